@@ -47,7 +47,7 @@ def version_of_import(name: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Python, platform, packages, solvers, the folders of our packages, whether they are compiled."""
+    """Versions of Python, platform, packages and solvers, and where packages and kernels are."""
     from instances.compiled import is_warm
     from mtpp_models import SOLVERS, available_solvers
 

@@ -55,7 +55,7 @@ class Files:
     plot: options.Plot = None
 
     def check(self, *others: Path | None) -> None:
-        """Refuse files that cannot be written, these and `others`; nothing is changed.
+        """Refuse files that cannot be written, these and `others`, before anything is changed.
 
         Raises
         ------
@@ -76,17 +76,17 @@ class Files:
                     os.unlink(os.path.realpath(path))  # a symbolic link stays
 
     def of(self, instance: Question, instances: Sequence[Question]) -> Files:
-        """The files for one of several instances, whose names tell them apart."""
+        """The files for one of several instances, with names that tell them apart."""
         out, plot = (None if path is None else file_for(path, instance, instances) for path in (self.out, self.plot))
         return Files(out, plot)
 
     def write(self, document: Callable[[], Mapping[str, Any]]) -> None:
-        """Write a JSON document, if there is a file to write to."""
+        """Write a JSON document if a file was asked for."""
         if self.out is not None:
             write_json(self.out, document())
 
     def draw(self, answer: Result[Q, A], figure: Callable[[Result[Q, A]], Figure] = Result.plot) -> None:
-        """Draw an answer, if there is a file to draw to."""
+        """Draw an answer if a picture was asked for."""
         if self.plot is None:
             return
         if answer.answer is None:
@@ -99,7 +99,7 @@ class Files:
 
 @dataclass(frozen=True)
 class PlanFiles(Files):
-    """Where a plan is written and drawn; the fields are the words of the command line."""
+    """Options that say where a plan is written and drawn."""
 
     out: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Write the plan as JSON, with its question, time and bound.")
@@ -119,7 +119,7 @@ class PlanFiles(Files):
 
 
 def check_apart(given: Mapping[str, Any]) -> None:
-    """Refuse to write one file twice, or over one that is read; `given` are all options of a verb.
+    """Refuse to write one file twice, or over a file that is read; `given` are all options.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _same(path: str | PathLike[str], other: str | PathLike[str]) -> bool:
 
 
 def file_for(path: Path, instance: Question, instances: Sequence[Question]) -> Path:
-    """The file of one of several instances: with more than one, ``-kK``, or its number, is put into the name."""
+    """The file of one of several instances: its name gets ``-kK`` or a number."""
     mark = f"k{instance.k}" if isinstance(instance, Instance) else instances.index(instance) + 1
     return path.with_name(f"{path.stem}-{mark}{path.suffix}") if len(instances) > 1 else path
 
@@ -150,7 +150,7 @@ def file_for(path: Path, instance: Question, instances: Sequence[Question]) -> P
 def read_starts(
     start: Partition | Result | str | PathLike[str] | None, instances: Sequence[Instance]
 ) -> list[Partition | None]:
-    """The partition of the word *start* for each instance.
+    """The starting partition for each instance, from the option.
 
     Raises
     ------
@@ -164,11 +164,11 @@ def read_starts(
 
 
 class Without(frozenset[str]):
-    """Words that a verb does not take, as in ``Annotated[ReadingWords, Without({"level"})]``, so that defaults hold."""
+    """Words that a verb leaves out, as in ``Annotated[ReadingWords, Without({"level"})]``; defaults hold."""
 
 
 def command(verb: Callable[..., int]) -> Callable[..., int]:
-    """Let the parameters of a verb be records, each member of which is an option.
+    """Decorate a verb whose parameters are records: each member becomes an option.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
 
 
 def _help(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
-    """The options --help, which shows those that are basic, and --help-all."""
+    """The options --help, which shows basic options only, and --help-all."""
     basic = [option.name for option in parameters if getattr(_declared(option), "basic", True)]
 
     def show(context: typer.Context, option: typer.CallbackParam, asked: bool) -> None:
@@ -219,13 +219,13 @@ def _help(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter
 
 
 def _declared(option: inspect.Parameter) -> ParameterInfo:
-    """The record of an option or an argument for typer."""
+    """The typer record of an option or an argument."""
     marks = getattr(option.annotation, "__metadata__", ())
     return next((mark for mark in marks if isinstance(mark, ParameterInfo)), ParameterInfo())
 
 
 def _panel(option: inspect.Parameter) -> int:
-    """Number of the option's panel in the order of the help; -1, before all panels, for an argument, which has none."""
+    """Place of an option's panel in the help; -1, first, for an argument."""
     panel = _declared(option).rich_help_panel
     return PANELS.index(panel) if panel in PANELS else -1
 
@@ -260,7 +260,7 @@ def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, frozenset[str]]]:
-    """Each parameter, the class of words that it stands for (None for a plain one), and words of it to leave out."""
+    """Each parameter of a verb, with its class of words (None for a plain one) and the words left out."""
     hints = get_type_hints(taker, include_extras=True)
     for name, parameter in inspect.signature(taker).parameters.items():
         hint = hints[name]
@@ -270,12 +270,12 @@ def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, 
 
 
 def _mark(hint: Any, kind: type[frozenset[str]]) -> frozenset[str]:
-    """The set of words in an annotation's metadata that is of this kind; an empty one if there is none."""
+    """The set of this type in an annotation's metadata; empty without one."""
     return next((mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind)), kind())
 
 
 def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
-    """The parameter by which a verb takes a word as an option of the command line."""
+    """The parameter for a word as an option of the command line."""
     kind = _text_type(hint)
     flag = option_of(name)
     option = options.of_panel(
@@ -291,7 +291,7 @@ def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
 
 
 def _text_type(hint: Any) -> Any:
-    """Type that the command line reads for a word: texts for numbers and quantities, which are parsed later."""
+    """The type that typer parses for a word: texts for numbers and quantities, which are parsed later."""
     kinds = types_of(hint)
     if PathLike in kinds:
         return Path
@@ -301,13 +301,13 @@ def _text_type(hint: Any) -> Any:
 
 
 def _kind_of(parameter: inspect.Parameter) -> Any:
-    """The type of an option, without what typer is told of it."""
+    """The type of an option, without typer's metadata."""
     hint = parameter.annotation
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _in_text(parameter: inspect.Parameter) -> inspect.Parameter:
-    """An option of a verb itself; a number comes as a text, and is refused in words of ours."""
+    """An option of a verb; numbers are parsed here so that refusals have this project's form."""
     kind = _kind_of(parameter)
     if not types_of(kind) & {int, float}:
         return parameter

@@ -149,17 +149,17 @@ _GROUP = "mtpp.commands"
 
 
 class _Verbs(TyperGroup):
-    """The verbs of this package, then those that other packages register as entry points of ``mtpp.commands``."""
+    """The verbs of this project, then those of other packages (entry points of ``mtpp.commands``)."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Look up a verb; entry points are asked on a miss."""
+        """Look up a verb; other packages are searched if it is not one of this project."""
         verb = super().get_command(ctx, cmd_name) or _registered(cmd_name)
         if verb is not None:
             _without_types(verb.params)
         return verb
 
     def get_params(self, ctx: Any) -> Any:
-        """The options before a verb."""
+        """The options that stand before a verb."""
         return _without_types(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -175,7 +175,7 @@ class _Verbs(TyperGroup):
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
-    """Flags and arguments whose types the help leaves out: a flag takes no value, and an argument's name says more."""
+    """Parameters without the types of flags and arguments, which the help does not show."""
     for parameter in parameters:
         if parameter.param_type_name == "argument" or parameter.is_flag:
             parameter.display_type_rich = lambda ctx: ""  # asked by typer from 0.27 on
@@ -258,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _usage(error: Any) -> str:
-    """The message of a usage error of typer; where there is no such option, with the nearest one."""
+    """The message of a usage error of typer; an unknown option gets the nearest one."""
     if not hasattr(error, "possibilities"):
         return str(error.format_message())
     visible = [option for option in error.ctx.command.get_params(error.ctx) if not getattr(option, "hidden", False)]
@@ -270,7 +270,7 @@ def _usage(error: Any) -> str:
 
 @cache
 def _command() -> Callable[..., Any]:
-    """All verbs; made once, as it takes as long as a small question."""
+    """The command with all verbs, made once, as that takes as long as a small question."""
     return get_command(app)
 
 
@@ -303,12 +303,12 @@ def _begin(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    """Take the options that stand before any verb."""
+    """Handle the options before the verb."""
 
 
 @contextmanager
 def _words_as_options() -> Iterator[None]:
-    """Let messages spell words as options."""
+    """Make messages spell words as options."""
     token = spelling.set(spelled)
     try:
         yield
@@ -318,7 +318,7 @@ def _words_as_options() -> Iterator[None]:
 
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Print each `InputWarning`, and what will go, once, on stderr."""
+    """Print each `InputWarning` and each deprecation once, as a line on stderr."""
     printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -335,7 +335,7 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 class _Teller(logging.Handler):
-    """Says on stderr what the logger says; at the first time `certify` gets a process that compiles ahead of it."""
+    """Log handler that prints on stderr; at its first record a process starts to compile ahead for `certify`."""
 
     def __init__(self, words: Sequence[str], beside: ExitStack) -> None:
         super().__init__()
@@ -351,7 +351,7 @@ class _Teller(logging.Handler):
 
 @contextmanager
 def _told_of_compiling(words: Sequence[str]) -> Iterator[None]:
-    """Print that kernels are compiled, which takes a while before anything else is seen."""
+    """Print that kernels are being compiled, which delays everything else."""
     logger, before = logging.getLogger("instances.compiled"), logging.getLogger("instances.compiled").level
     with ExitStack() as beside:
         teller = _Teller(words, beside)

@@ -26,7 +26,7 @@ Rows = list[tuple[str, ...]]
 
 
 def _methods(module: str, registry: str) -> Rows:
-    """Methods of this project and of installed packages, by the module and the name of their registry."""
+    """Methods of this project and of installed packages, from a registry by module and name."""
     methods = getattr(import_module(module), registry)
     methods.load()
     return [(name, method.summary, f"[{method.reference}]") for name, method in methods.items()]
@@ -125,7 +125,7 @@ def of_panel(panel: str, *flags: str, basic: bool = True, **settings: Any) -> An
 
 
 def _choices(settings: dict[str, Any]) -> Callable[[], list[tuple[str, str]]] | None:
-    """Values with a line about each: words of the metavar, and names of lists in the help; None if there are none."""
+    """Completions with a line about each, from a metavar or a list named in the help; None without."""
     values = [
         value for value in re.split(r"[][|]", settings.get("metavar") or "") if value.isalnum() and value.islower()
     ]
@@ -151,7 +151,7 @@ def option_of(name: str) -> str:
 
 
 def spelled(name: str, value: Any) -> str:
-    """A word as the caller of the command line has written it."""
+    """A word as the caller of the command line wrote it."""
     return option_of(name) if value is None or value is True else f"{option_of(name)} {value}"
 
 

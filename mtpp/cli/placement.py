@@ -74,7 +74,7 @@ def place(
 
 
 def placement_row(answer: PlacementResult) -> dict[str, str]:
-    """Column to text; times are those of single nodes, also where groups were searched."""
+    """Table row of a placement; times are those of single nodes even if groups were searched."""
     placement, instance, unit = answer.answer, answer.instance, answer.instance.time_unit
     assert placement is not None
     assert answer.bound is not None
@@ -278,7 +278,7 @@ def _deployment_row(result: DeploymentResult) -> dict[str, str]:
 
 
 def _front_rows(result: ServingResult) -> list[dict[str, str]]:
-    """Column to text of each cut; a speed is that at the context beside it or above it."""
+    """Table row of each cut; speeds are those at the context in the column beside or above."""
     question, front, unit, rows = result.instance, result.answer, result.instance.time_unit, []
     assert front is not None
     for point, full in zip(front.points, front.full_throughput, strict=True):
@@ -307,7 +307,7 @@ def _tokens(count: float) -> str:
 
 
 def _stages(point: ServedPartition) -> str:
-    """Memory of each stage at the usable context, and the room of each."""
+    """Table of the stages' memory at the usable context, and of the context each has room for."""
     partition = point.partition
     at = min(point.usable_context, 1e15)
     kinds = [""] * partition.instance.k if partition.instance.is_alike else partition.kinds_by_name

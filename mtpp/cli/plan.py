@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
-    """Plan, print, draw and write; the exit code."""
+    """Plan, print, draw and write; return the exit code."""
     from mtpp.api.training import trained
     from mtpp.certifying.methods import plans_of_other_degrees, uniform_plan
     from mtpp.cli.plan_tables import comparison_rows, grid_headlines, stage_rows
@@ -57,7 +57,7 @@ _CALIBRATE = "calibrate"
 
 
 def _calibrate(steps: str, files: PlanFiles, printing: Printing) -> int:
-    """Fit constants, print and write them; the exit code."""
+    """Fit constants, print and write them; return the exit code."""
     from instances.planning.grid.estimates import calibration_document
     from mtpp.api.training import calibrate
 
@@ -164,7 +164,7 @@ def plan(
 
 
 def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing) -> int:
-    """Plan, print, draw and write; the exit code."""
+    """Plan, print, draw and write; return the exit code."""
     from mtpp.api.planning import planned
     from mtpp.certifying.methods import guarantees, write_planner
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines

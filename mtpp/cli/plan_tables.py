@@ -27,7 +27,7 @@ _GIB = 2**30
 def grid_headlines(
     result: GridResult, peak_flops: float, price: float | None, tokens: float | None = None
 ) -> list[tuple[str, str]]:
-    """Labels and words: what was asked, the degrees, how fast it is, and how fast any plan could be."""
+    """Labels and texts: the question, the degrees, the speed, and the bound on the speed."""
     plan, uniform = _plan(result), uniform_plan(result)
     question, chain = result.instance, plan.chain
     servers, sizes, layers = question.servers, question.state_bytes, how_many(chain.n, "layer")
@@ -78,7 +78,7 @@ def _grid(plan: GridPlan) -> str:
 
 
 def _speeds(plan: GridPlan, peak_flops: float, price: float | None) -> list[tuple[str, str]]:
-    """Tokens, use of the devices and price, as far as they are known."""
+    """Tokens a second, use of the devices and price, where known."""
     chain, question, rows = plan.chain, plan.instance, []
     V = question.servers.devices
     useful = use_of(plan, peak_flops)
@@ -98,7 +98,7 @@ def _speeds(plan: GridPlan, peak_flops: float, price: float | None) -> list[tupl
 
 
 def stage_rows(plan: GridPlan) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text: the stages of a pipeline, their devices, times and memory."""
+    """Header and rows: the stages of a pipeline with devices, times and memory."""
     header = ["stage", "layers", "number", "tp", "devices of pipeline 0", "forward [s]", "backward [s]", "after [s]"]
     header += ["recompute", "state [GiB]", "stored [GiB]", "working [GiB]"]
     names, memory, rows = [layer.name for layer in plan.chain.layers], plan.memory, []
@@ -125,7 +125,7 @@ def stage_rows(plan: GridPlan) -> tuple[list[str], list[list[str]]]:
 
 
 def comparison_rows(result: GridResult) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text: the plan, the best uniform one, and those of other degrees, alike or slower."""
+    """Header and rows: the plan, the best uniform plan, and plans with other degrees."""
     header = ["plan", "pp", "tp", "cp", "ep", "dp", "v", "ZeRO", "batches", "devices", "step [s]", "GiB", "no pass"]
     rows, best = [], _plan(result)
     others = [("alike" if is_alike(plan, best) else "slower", plan) for plan in plans_of_other_degrees(result)]
@@ -143,7 +143,7 @@ def comparison_rows(result: GridResult) -> tuple[list[str], list[list[str]]]:
 
 
 def plan_rows(schedule: Timeline) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text: the stages of a plan, times of a microbatch and of the AllReduce, memory of a device."""
+    """Header and rows: the stages of a plan with times of a microbatch, AllReduce and memory."""
     plan = schedule.plan
     names, cluster = plan.instance.chain.names, plan.instance.cluster
     times = (plan.forward_time, plan.backward_time, plan.allreduce_time)
@@ -170,7 +170,7 @@ _MEMORY = ["in flight", "weights [GiB]", "optimizer [GiB]", "activations [GiB]"]
 
 
 def _memory(schedule: Timeline, n: int) -> list[str]:
-    """Memory of a device of a stage; activations are those of all stages of its group, when they are most."""
+    """Memory of a device of a stage; activations at the peak of its group."""
     if schedule.plan.instance.network is None:
         return [f"{schedule.memory_needed[n] / 2**30:.3g}"]
     plan = schedule.plan
@@ -181,7 +181,7 @@ def _memory(schedule: Timeline, n: int) -> list[str]:
 
 
 def headlines(answer: PlanResult) -> list[tuple[str, str]]:
-    """Labels and words: what was asked, how long the plan takes, and how long any plan of a class does."""
+    """Labels and texts: the question, the time of the plan, and bounds by class of plans."""
     instance, iteration = answer.instance, answer.answer
     assert iteration is not None
     duplex = "full duplex" if instance.full_duplex else "half duplex"
@@ -219,7 +219,7 @@ def headlines(answer: PlanResult) -> list[tuple[str, str]]:
 
 
 def _numbers(instance: TrainingInstance) -> str:
-    """Type of numbers, sequence, bytes a parameter and shares, defaults included."""
+    """Number type, sequence length, bytes a parameter and shares, with defaults."""
     assert instance.dtype is not None
     width = ELEMENT_BYTES[instance.dtype]
     sequence = "sequence not stated" if instance.sequence is None else f"sequence {instance.sequence}"
@@ -230,7 +230,7 @@ def _numbers(instance: TrainingInstance) -> str:
 
 
 def rank_lines(iteration: Iteration, path: Path) -> list[str]:
-    """The devices of each row of a schedule as CSV, which has no room for them; nothing for a trace."""
+    """The devices of each row of a schedule, as CSV lines; none for a trace."""
     (schedule,) = iteration.schedules
     if path.suffix != ".csv":
         return []
@@ -240,7 +240,7 @@ def rank_lines(iteration: Iteration, path: Path) -> list[str]:
 
 
 def exported(iteration: Iteration, path: Path) -> str:
-    """The iteration as the suffix says: a schedule as CSV, or a trace.
+    """The iteration in the format of the suffix: a schedule as CSV, or a trace.
 
     Raises
     ------

@@ -43,7 +43,7 @@ _MOST_ROWS, _MOST_A_CUT, _MOST_TENSORS = 64, 16, 64
 
 
 def tables(partition: Partition, width: int | None) -> list[str]:
-    """The stages of a partition and what crosses between them, as text.
+    """Tables of a partition's stages and of the tensors between them, as text.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def tables(partition: Partition, width: int | None) -> list[str]:
 
 
 def stage_table(partition: Partition, reports: Sequence[StageReport], width: int | None) -> str:
-    """One row a stage, of very many stages those that cost most; empty ones are counted.
+    """A row for each stage, at most the costliest of very many; empty ones are counted.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def stage_table(partition: Partition, reports: Sequence[StageReport], width: int
 def crossing_table(
     partition: Partition, reports: Sequence[StageReport], moved: Sequence[Crossing], width: int | None
 ) -> str:
-    """The tensors that cross each cut between two stages that follow each other, largest first.
+    """The tensors that cross each cut between consecutive stages, the largest first.
 
     A tensor crosses a cut if it is made before and read behind it, so that one of many stages is in several cuts.
 
@@ -142,7 +142,7 @@ def crossing_table(
 def _cut_rows(
     label: str, crossing: Sequence[Crossing], limit: int, outputs: IntArray, scales: tuple[Scale, Scale]
 ) -> Iterator[list[str]]:
-    """A tensor in a row with its cut; of several, the cut has a row of its own with the sums."""
+    """Rows for a cut and its tensors; a single tensor shares the row of its cut."""
 
     def numbers(tensors: Sequence[Crossing]) -> list[str]:
         sums = (sum(tensor.bytes for tensor in tensors), sum(tensor.time for tensor in tensors))
@@ -160,14 +160,14 @@ def _cut_rows(
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers in order, runs of them by their ends: 1–3,5."""
+    """Sorted numbers with runs as ranges: 1–3,5."""
     cuts = [i for i in range(1, len(numbers)) if numbers[i] != numbers[i - 1] + 1]
     runs = [numbers[i:j] for i, j in zip([0, *cuts], [*cuts, len(numbers)], strict=True)]
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def _totals(first: IntArray, behind: IntArray, size: FloatArray, count: int) -> FloatArray:
-    """(count,) bytes of each cut, where each tensor crosses the cuts from `first` to before `behind`."""
+    """(count,) bytes that cross each cut; tensor i crosses cuts `first` to `behind` - 1."""
     change = np.zeros(count + 1)
     np.add.at(change, first, size)
     np.subtract.at(change, behind, size)
@@ -183,13 +183,13 @@ _MOST_TABLES = 3
 
 @dataclass(frozen=True)
 class Printing:
-    """Form of the output; the fields are options."""
+    """Options of the form of the output."""
 
     json: options.Json = False
     quiet: options.Quiet = False
 
     def working(self, label: str, cost: str = "bottleneck") -> LiveLine:
-        """The live line on stderr, unless nobody wants it."""
+        """The live line on stderr, unless output is quiet."""
         return LiveLine(label, silent=self.quiet, cost=cost)
 
     def say(self, text: str) -> None:
@@ -198,34 +198,34 @@ class Printing:
             print(text)
 
     def detail(self, *texts: str) -> None:
-        """Print texts below an empty line each, unless nobody wants more than the result line."""
+        """Print texts after an empty line each, unless output is quiet."""
         for text in texts:
             if not self.quiet:
                 self.say(f"\n{text}")
 
     def table(self, header: Sequence[str], rows: Rows, words: Collection[int] = (0,)) -> None:
-        """Print a table as `fitted` makes it, as a detail."""
+        """Print a table as a detail, fitted to the width of the terminal."""
         self.detail(fitted(header, rows, terminal_width(), words))
 
     def own_table(self, result: Result[Any, Any]) -> None:
-        """Print the table that an answer has of its own, as a detail."""
+        """Print the answer's special table, if it has one, as a detail."""
         assert result.answer is not None
         self.table(*result.answer._rows())
 
     def notes(self, *results: Result[Any, Any]) -> None:
-        """Print what belongs to answers beside them, a line each; below a result line alone no defaults."""
+        """Print notes on answers, a line each; without defaults if output is quiet."""
         notes = dict.fromkeys(note for result in results for note in result.notes)
         lines = [f"{printable(note)}." for note in notes if not (self.quiet and note.startswith(ASSUMED))]
         if lines:
             self.say("\n" + "\n".join(lines))
 
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
-        """Print a table of rows, column to text; a row need not have all columns."""
+        """Print a table of rows, each a mapping from column to text, perhaps incomplete."""
         header = max(map(list, rows), key=len)
         self.say(fitted(header, [[row.get(name, "–") for name in header] for row in rows], terminal_width()))
 
     def document(self, document: Callable[[], Mapping[str, Any] | Sequence[Any]]) -> None:
-        """Make and print the JSON document, if it is asked for."""
+        """Make and print the JSON document if it was asked for."""
         if self.json:
             sys.stdout.write(json_text(document(), ascii_only=True))
 
@@ -238,7 +238,7 @@ class Printing:
         tables: Callable[[Result[Q, A]], None] = lambda result: None,
         figure: Callable[[Result[Q, A]], Figure] = Result.plot,
     ) -> int:
-        """Find, write, print and draw the answer to one question; the exit code.
+        """Find, write, print and draw the answer to a question; return the exit code.
 
         Parameters
         ----------
@@ -292,7 +292,7 @@ class Printing:
         *,
         tables: bool = True,
     ) -> Iterator[Answers]:
-        """Collect answers, which are printed at the end, also when something has failed by then.
+        """Context in which answers are collected; they are printed at its end, after failures too.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ class Printing:
 
 
 class _Hashed(Protocol):
-    """Protocol of a question that can be printed: it has a hash and a label."""
+    """Protocol of questions that can be printed: they have a hash and a label."""
 
     @property
     def question_hash(self) -> str: ...
@@ -356,13 +356,13 @@ class _Hashed(Protocol):
 
 
 def question_line(instance: _Hashed) -> str:
-    """The hash by which a question can be told from others, as far as ``--question`` needs it."""
+    """The question's hash, shortened as far as ``--question`` accepts it."""
     return f"question {instance.question_hash[:19]} ({printable(instance.label)})"
 
 
 @dataclass
 class Answers:
-    """Results of a verb, one for each k or point of a front, and what makes the JSON document of each."""
+    """Results of a verb, one for each k or point of a front, with their JSON documents."""
 
     instances: Sequence[Any]
     files: Files
@@ -373,7 +373,7 @@ class Answers:
     stop: Stop | None = None
 
     def add(self, result: Result[Any, Any], document: Callable[[], dict[str, Any]]) -> None:
-        """Take an answer, write and draw it."""
+        """Record, write and draw an answer."""
         with nullcontext() if self.stop is None else self.stop.deferred():
             self.at_work = None
             files = self.files.of(result.instance, self.instances)
@@ -387,11 +387,11 @@ class Answers:
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal was heard."""
+        """Whether a signal has arrived."""
         return self.stop is not None and self.stop.heard
 
     def save(self) -> None:
-        """Write what is known of the question at work; whatever goes wrong, the work goes on to its own end."""
+        """Write the best results of the current question; errors of writing do not stop the work."""
         if self.at_work is None:
             return
         instance, document = self.at_work
@@ -400,7 +400,7 @@ class Answers:
                 self.files.of(instance, self.instances).write(lambda: incumbent)
 
     def exit_code(self, *, bound_will_do: bool = False) -> int:
-        """The largest of all answers; what is missing is said in a line of its own."""
+        """The largest exit code of all answers; missing answers are reported in a line."""
         codes = {DONE}
         for answer in self.results:
             if answer.impossible is not None:
@@ -414,13 +414,13 @@ class Answers:
 
 
 def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Turn]) -> dict[str, Any]:
-    """The JSON document of an answer, and its steps where nothing needs a check."""
+    """The JSON document of an answer with its steps, unless it is a certificate."""
     members = document()
     return {**members, "provenance": {**members["provenance"], "steps": [asdict(step) for step in steps]}}
 
 
 def tell_steps(traces: Sequence[tuple[Instance, Sequence[Turn]]], printing: Printing) -> None:
-    """Print a table of steps for each question."""
+    """Print a table of improvements for each question."""
     for instance, steps in traces:
         unit = instance.graph.time_unit
         header = ["step", "seconds", "at its end", f"bottleneck [{unit}]", f"bound [{unit}]", "by", "ratio"]
@@ -430,7 +430,7 @@ def tell_steps(traces: Sequence[tuple[Instance, Sequence[Turn]]], printing: Prin
 
 
 def draw_trace(path: Path, result: Result) -> None:
-    """Draw bottleneck and bound over time, unless there was no turn."""
+    """Draw cost and bound over time, if there was any turn."""
     from mtpp.plots.profiles import plot_trace
     from mtpp.plots.style import save_figure
 

@@ -14,7 +14,7 @@ Row = dict[str, str]
 
 
 def partition_row(answer: Result) -> Row:
-    """Row of a heuristic's partition, with its ratio to the bound *simple*."""
+    """Table row of a heuristic's partition, with its ratio to the bound *simple*."""
     partition = answer.partition
     return {
         **_instance(answer.instance),
@@ -26,7 +26,7 @@ def partition_row(answer: Result) -> Row:
 
 
 def bound_row(answer: Result) -> Row:
-    """Row of a model's bound, with the best partition known."""
+    """Table row of a model's bound, with the best known partition."""
     value = None if answer.bound is None else answer.bound.value
     unit = answer.instance.graph.time_unit
     return {
@@ -44,7 +44,7 @@ def bound_row(answer: Result) -> Row:
 
 
 def certificate_row(answer: Result) -> Row:
-    """Row of a certificate: the best partition, the best bound and how far they are apart."""
+    """Table row of a certificate: the best partition, the best bound and their ratio."""
     return {
         **_instance(answer.instance),
         **(_no_costs(answer.instance) if answer.partition is None else _costs(answer.partition)),
@@ -57,7 +57,7 @@ def certificate_row(answer: Result) -> Row:
 
 
 def explained_row(partition: Partition, bound: Bound | None) -> Row:
-    """Row of a given partition: its costs, the best bound known and how far they are apart."""
+    """Table row of a given partition: its costs, the best known bound and their ratio."""
     fits = partition.bottleneck < math.inf
     answer = Result("given", partition.instance, partition if fits else None, bound)
     return {name: cell for name, cell in certificate_row(answer).items() if name != "seconds"}
@@ -81,7 +81,7 @@ def _costs(partition: Partition) -> Row:
 
 
 def _memory(partition: Partition) -> Row:
-    """Need of the fullest block and overflow of the slowest one, if something does not fit."""
+    """Memory of the fullest block and overflow of the slowest, unless everything fits."""
     overflow, unit = partition.costs.overflow, partition.instance.graph.time_unit
     if not overflow.any():
         return {}
@@ -102,7 +102,7 @@ def _number(value: float | None) -> str:
 
 
 def _relaxation(bound: Bound | None, unit: str) -> Row:
-    """The value of the linear relaxation, where the bound is of one."""
+    """The value of the linear relaxation, for bounds of relaxations."""
     if bound is None or not bound.method.endswith(LP_SUFFIX):
         return {}
     return {f"LP [{unit}]": _number(bound.witness["relaxation"])}
@@ -113,7 +113,7 @@ def _ratio(value: float | None) -> str:
 
 
 def _standing(bound: Bound) -> str:
-    """Whether a proved bound is the best of its method, as "yes" or "no"; "stated" for a bound without a proof."""
+    """Whether a proved bound is the best of its method, "yes" or "no"; "stated" without a proof."""
     return ("yes" if bound.optimal else "no") if bound.proved else "stated"
 
 

@@ -182,7 +182,7 @@ def _outputs(trial: Trial) -> str:
 
 
 def _remarks(trial: Trial) -> list[str]:
-    """Sentences on the comparison, on the prediction, and on the cores."""
+    """Sentences on the comparison, the prediction, and the cores."""
     sentences = []
     if trial.others is not None:
         rows = [

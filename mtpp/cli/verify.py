@@ -93,7 +93,7 @@ def _show_partition(findings: Findings, text: str, result: Result[Any, Any], pri
 
 
 def result_summary(result: Result[Any, Any]) -> dict[str, Any]:
-    """Cost, bound and ratio of a result as members of a JSON object; numbers that are infinite are null."""
+    """Cost, bound and ratio of a result as JSON members; infinite numbers are null."""
     bound = result.bound
     return {
         "instance": result.instance.label,
@@ -175,7 +175,7 @@ def verify(
 
 
 def _headlines(verdict: Verdict, printing: Printing) -> list[tuple[str, str]]:
-    """Labels and texts of a verdict; of a quiet one its name and the last word."""
+    """Labels and texts of a verdict; if output is quiet, only its name and conclusion."""
     lines = verdict.headlines()
     return [(verdict.certificate.file, " ".join(lines[-2]).strip())] if printing.quiet else lines
 
@@ -222,7 +222,7 @@ def import_graph(
 
 
 def summary_rows(summary: Summary) -> list[tuple[str, str]]:
-    """The summary as it is printed; what could not be priced is named."""
+    """The summary as printed rows; operators without costs are named."""
     unit = summary.time_unit
     share = f"{summary.heaviest_work / summary.work:.1%} of the work" if summary.work else "no work"
     width = "not computed, the graph is large" if summary.width is None else str(summary.width)

@@ -94,7 +94,7 @@ def warm_up(
 
 
 def _imported(path: Path) -> Path | None:
-    """Folder with the machine code of a file; None, with a warning that says why, if it does not serve here."""
+    """Folder with the machine code of a file; None, with a warning, if it does not fit this machine."""
     from instances.compiled import made_for, made_for_all, mark_warm, place_for
     from instances.system.files import read_archive, write_whole
 
@@ -113,7 +113,7 @@ def _imported(path: Path) -> Path | None:
 
 
 def _compile(printing: Printing) -> float:
-    """Run every method on tiny questions, in as many processes as there are processors; return the seconds it took."""
+    """Run every method on tiny questions, in a process for each processor; return the seconds."""
     from mtpp_models import Progress
 
     logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told

@@ -37,7 +37,7 @@ def draw_edges(ax: Axes, curves: FloatArray, inside: NDArray[np.bool_], alpha: f
 
 
 def draw_names(ax: Axes, graph: ComputationGraph, points: FloatArray, above: float) -> None:
-    """Write the names of a small graph's nodes so many points above them."""
+    """Write the names of a small graph's nodes `above` points over them."""
     if graph.n <= LABELLED_NODES:
         for name, (x, y) in zip(graph.names, points, strict=True):
             ax.annotate(drawn(name), (x, y), xytext=(0, above), textcoords="offset points", ha="center", fontsize=7)
@@ -53,7 +53,7 @@ _SWEEPS = 12
 def plot_partition(
     partition: Partition, ax: Axes | None = None, values: ArrayLike | None = None, label: str = ""
 ) -> Axes:
-    """Draw the graph from left to right, block after block, coloured by block.
+    """Draw the graph from left to right, block by block, coloured by block.
 
     Edges within a block are light, edges between blocks dark. Small graphs carry the nodes' names.
 
@@ -114,7 +114,7 @@ def plot_partition(
 
 
 def partition_figure(partition: Partition, bound: Bound | None = None) -> Figure:
-    """The graph coloured by block, above the costs of the blocks."""
+    """Figure of the graph coloured by block, and below it the costs of the blocks."""
     height = chart_height(partition.instance.k)
     figure = Figure(figsize=(11, 4.5 + height), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(4.5, height))
@@ -124,7 +124,7 @@ def partition_figure(partition: Partition, bound: Bound | None = None) -> Figure
 
 
 def _curves(points: FloatArray, edges: NDArray[np.int64]) -> FloatArray:
-    """Points on the edges, (m, 17, 2); an edge that passes columns is bent around their nodes."""
+    """(m, 17, 2) points of curves for the edges, bent around nodes in columns between."""
     t = np.linspace(0, 1, 17)[:, np.newaxis]
     source, target = points[edges[:, 0], np.newaxis], points[edges[:, 1], np.newaxis]
     curves = source + t * (target - source)
@@ -142,7 +142,7 @@ _SWEEPS_OF_PLACEMENT = 8
 
 
 def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
-    """Draw the graph from left to right by depth, coloured by device; the larger a node, the more work it has.
+    """Draw the graph by depth from left to right, coloured by device, with areas by work.
 
     Edges within a device are light, edges between devices dark. Small graphs carry the nodes' names.
     """
@@ -178,7 +178,7 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
 
 
 def placement_figure(placement: Placement, bound: Bound | None = None) -> Figure:
-    """The graph coloured by device, above the timeline of a step with the bound on it."""
+    """Figure of the graph coloured by device, and below it the timeline of a step with the bound."""
     instance, timeline = placement.instance, placement.timeline
     height = chart_height(2 * instance.devices)
     figure = Figure(figsize=(11, 4.5 + height), layout="constrained")
@@ -201,7 +201,7 @@ _MARKS = "os^Dv"
 def plot_front(
     front: Sequence[ServedPartition], others: Mapping[str, tuple[float, float]] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Usable context over time a batch of what no cut beats, each point with its layers.
+    """Plot usable context over time per batch for Pareto-optimal cuts, labelled by layers.
 
     Parameters
     ----------
@@ -245,14 +245,14 @@ def plot_front(
 
 
 def front_figure(front: Front, bound: Bound | None = None) -> Figure:
-    """Context over time a batch of what no cut beats; its first point is the bound."""
+    """Figure of usable context over time per batch for Pareto-optimal cuts."""
     figure = plot_front(front.points).figure
     assert isinstance(figure, Figure)
     return figure
 
 
 def plot_deployments(front: Sequence[Result[DeploymentInstance, Deployment]], ax: Axes | None = None) -> Axes:
-    """Tokens a second over the time of a token, a line of steps for each context, with bounds that are above them.
+    """Plot tokens a second over time per token, a step line for each context, with bounds.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def plot_deployments(front: Sequence[Result[DeploymentInstance, Deployment]], ax
 def plot_rules(
     labels: Sequence[str], ratios: Mapping[str, Sequence[float | None]], quantity: str, ax: Axes | None = None
 ) -> Axes:
-    """Draw by how much each default rule exceeds the optimum, a row a question.
+    """Plot how far each default rule exceeds the optimum, a row for each question.
 
     Parameters
     ----------

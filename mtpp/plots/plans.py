@@ -38,7 +38,7 @@ _SHOWN = 12
 
 
 def trial_figure(trial: Trial) -> Figure:
-    """The timeline of the last requests, and below it the times of the stages, measured and predicted."""
+    """Figure of the last requests' timeline, and below it measured and predicted stage times."""
     requests, times = request_section(trial), trial_section(trial)
     figure = figure_of((requests.title, requests.chart), (times.title, times.chart))
     period = "–" if trial.period is None else f"{trial.period * 1e3:.4g} ms"
@@ -49,7 +49,7 @@ def trial_figure(trial: Trial) -> Figure:
 
 
 def request_section(trial: Trial) -> Section:
-    """Timeline of the stages over the last requests, a colour each."""
+    """Timeline of the stages over the last requests, with a colour for each request."""
     times = trial.events[:, -_SHOWN:, :2]
     times = times - times.min()
     first = trial.events.shape[1] - times.shape[1]
@@ -65,7 +65,7 @@ def request_section(trial: Trial) -> Section:
 
 
 def trial_section(trial: Trial) -> Section:
-    """Times that each stage takes for a request: predicted, as the processor's time, and on the clock."""
+    """Times of each stage for a request: predicted, processor time, and clock time."""
     columns = {
         "states": ("predicted", [stage.time for stage in trial.manifest.stages]),
         "receive": ("processor time, median", trial.processor),
@@ -90,7 +90,7 @@ def trial_section(trial: Trial) -> Section:
 def grid_figure(
     plan: GridPlan, bound: Bound | None = None, uniform: GridPlan | None = None, others: Sequence[GridPlan] = ()
 ) -> Figure:
-    """Passes of the plan and of the uniform one, memory of the plan, and times of the best plans of other degrees."""
+    """Figure of the plan's passes beside the uniform plan's, its memory, and other plans' times."""
     plans = {"planned": plan} | ({} if uniform is None else {"best uniform plan": uniform})
     charts = [
         (f"{name}: {pictured.time:.4g} s", step_section(pictured, bound, None if pictured is uniform else uniform))
@@ -145,7 +145,7 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
 
 
 def plan_figure(iteration: Iteration, bound: Bound | None = None) -> Figure:
-    """The stages on the cluster above the schedule, for each pipeline of an iteration."""
+    """Figure of the stages on the cluster above the schedule, for each pipeline."""
     stages = [schedule.plan.n_stages for schedule in iteration.schedules]
     heights = [height for count in stages for height in (1.6, chart_height(count))]
     figure = Figure(figsize=(11, sum(heights) + 0.5), layout="constrained")
@@ -186,13 +186,13 @@ def _between_servers(plan: Plan) -> str:
 
 
 def flow_figure(answer: FlowAnswer, bound: Bound | None = None) -> Figure:
-    """Bars for the layers of each device, by their first one, above what passes each layer, with the bound."""
+    """Figure of each device's layers, above the flow through each layer with the bound."""
     title = f"{answer.instance.name}: {answer.flow:.6g} requests/s"
     return figure_of((title, device_section(answer).chart), ("", layer_chart(answer, bound)))
 
 
 def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Bars for the requests per second of each cluster, a group a cluster.
+    """Plot requests per second, a group of bars for each cluster.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: A
 
 
 def deployment_figure(answer: Deployment, bound: Bound | None = None) -> Figure:
-    """Times of the stages, above what fills their devices."""
+    """Figure of the times of the stages above the memory of their devices."""
     limit = ""
     if bound is not None and answer.instance.objective != "cost":
         limit = f", at most {figures(1 / bound.value, 'tokens/s')}"

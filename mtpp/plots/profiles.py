@@ -29,7 +29,7 @@ _VISIBLE = 0.003
 
 
 def plot_trace(result: Result[Q, A]) -> Figure:
-    """Draw the best cost and the best bound of a run over time [s], and below a row of turns for each method.
+    """Plot best cost and best bound over time [s], with a row of turns for each method below.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None =
 
 
 def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN means no partition.
+    """Plot, by method, the fraction of instances with at most a ratio; NaN means no partition.
 
     The axis ends where 98 % of the ratios are passed; how many lie beyond is written below.
     """
@@ -156,7 +156,7 @@ def plot_performance(costs: Mapping[str, ArrayLike], ax: Axes | None = None) -> 
 
 
 def plot_intervals(cells: pd.DataFrame, label: str, ax: Axes | None = None) -> Axes:
-    """Means with their intervals, a row a method and a colour a column; others' values as hollow diamonds.
+    """Plot means with intervals, a row for each method; published values are hollow diamonds.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def plot_intervals(cells: pd.DataFrame, label: str, ax: Axes | None = None) -> A
 
 
 def _profiles(ratios: Mapping[str, NDArray[np.float64]], label: str, ax: Axes | None) -> Axes:
-    """Steps of the share of all values up to the number on a logarithmic axis."""
+    """Plot the cumulative share of values, as steps over a logarithmic axis."""
     ax = axes_of(ax, 8, 4.5)
     finite = np.array([r for values in ratios.values() for r in values if np.isfinite(r)])
     end = _end(finite)
@@ -236,7 +236,7 @@ def _profiles(ratios: Mapping[str, NDArray[np.float64]], label: str, ax: Axes | 
 
 
 def _end(finite: NDArray[np.float64]) -> float:
-    """Where the axis ends: beyond the ratio that nearly all stay below, or the largest if that is near."""
+    """End of the axis: just beyond nearly all ratios, or the largest if it is near."""
     if not len(finite):
         return _SHORTEST
     largest, nearly = float(finite.max()), float(np.quantile(finite, _SHOWN, method="higher"))

@@ -33,7 +33,7 @@ _GOLDEN_ANGLE = 137.50776
 
 
 class Bar(NamedTuple):
-    """Part of a row between two numbers, in the unit that the scale of its chart divides."""
+    """Bar in a row from one number to another, in units of the chart's scale."""
 
     start: float
     end: float
@@ -46,14 +46,14 @@ class Bar(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Bars side by side, or above each other where they have other parts of the height."""
+    """Row of bars, side by side or stacked in height."""
 
     label: str
     bars: Sequence[Bar]
 
 
 class Mark(NamedTuple):
-    """Vertical line across all rows."""
+    """Vertical line across all rows of a chart."""
 
     at: float
     kind: str  # "limit": the cost, or what a device has; "bound": what no answer passes
@@ -72,13 +72,13 @@ class Chart(NamedTuple):
 
     @property
     def legend(self) -> dict[Kind, str]:
-        """Words about the kinds that there are bars of."""
+        """Words on the kinds of bars that occur."""
         present = {bar.kind for row in self.rows for bar in row.bars}
         return {kind: words for kind, words in self.kinds.items() if kind in present}
 
     @property
     def end(self) -> float:
-        """Last of all bars and lines; 1 where there are none."""
+        """Largest end of all bars and lines; 1 without any."""
         ends = [bar.end for row in self.rows for bar in row.bars]
         return max(ends + [mark.at for mark in self.marks if math.isfinite(mark.at)], default=0.0) or 1.0
 
@@ -104,7 +104,7 @@ class Point(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Points of which none is better in both numbers, from left to right."""
+    """Pareto-optimal points from left to right."""
 
     points: Sequence[Point]
     x: str  # what is to the right
@@ -123,7 +123,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """All that is under one heading, in this order."""
+    """The content under one heading, in this order."""
 
     title: str
     _: KW_ONLY
@@ -145,7 +145,7 @@ def stacked(
     kinds: Mapping[Kind, str] | None = None,
     marks: Sequence[Mark] = (),
 ) -> Chart:
-    """A row for each label, in which the parts stand side by side.
+    """A row for each label in which the parts follow each other.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def stacked(
 def memory_section(
     labels: Sequence[str], sizes: Mapping[str, Sequence[float]], limit: float, names: str, *sentences: str
 ) -> Section:
-    """Bytes that each stage or device holds, beside its memory."""
+    """Bytes on each stage or device, with the limit."""
     parts = {kind: values for kind, values in sizes.items() if any(values)}
     totals = [sum(values[i] for values in parts.values()) for i in range(len(labels))]
     scale = Scale.of_bytes([*totals, limit])
@@ -198,7 +198,7 @@ def hue(number: int) -> tuple[int, int, int]:
 
 
 def shortened(words: str, longest: int | None = 60) -> str:
-    """A printable text; the middle of one that is longer than `longest` is left out."""
+    """A printable text; if longer than `longest`, without its middle."""
     label = printable(words)
     if longest is None or len(label) <= longest:
         return label
@@ -209,7 +209,7 @@ def shortened(words: str, longest: int | None = 60) -> str:
 
 
 def block_columns(partition: Partition) -> tuple[FloatArray, list[tuple[float, float]]]:
-    """(n,) column of each node: its depth in its block, blocks side by side; and the extent of each block."""
+    """(n,) column of each node by its depth in its block, blocks side by side; and their extents."""
     graph, block = partition.instance.graph, partition.block
     start, successor = graph.successors
     depth = np.zeros(graph.n)
@@ -240,7 +240,7 @@ def depth_columns(graph: ComputationGraph) -> FloatArray:
 
 
 def placed(graph: ComputationGraph, column: FloatArray, *, sweeps: int, inertia: float) -> FloatArray:
-    """(n, 2) column and row of each node: neighbours come near each other by repeated averaging within the columns.
+    """(n, 2) column and row of each node, rows by repeated averaging over neighbours.
 
     Inertia is the weight, from 0 to 1, of a node's own row against those of its neighbours.
     """
@@ -256,7 +256,7 @@ def placed(graph: ComputationGraph, column: FloatArray, *, sweeps: int, inertia:
 
 
 def _stacked(columns: Sequence[IntArray], wish: FloatArray) -> FloatArray:
-    """Rows of the nodes, (n,): one apart in each column and centred, sorted by the rows wanted."""
+    """(n,) rows of the nodes: sorted by `wish`, one apart and centred in each column."""
     height = np.zeros(len(wish))
     for column in columns:
         by_wish = column[np.argsort(wish[column], kind="stable")]

@@ -44,18 +44,18 @@ def axes_of(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def plain(ax: Axes) -> None:
-    """Leave the frame open above and on the right."""
+    """Remove the frame at the top and on the right."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def legend_beside(ax: Axes, **options: Any) -> Legend:
-    """Explain what is drawn on the right of the axes; options are those of `Axes.legend`."""
+    """Add a legend to the right of the axes; options are those of `Axes.legend`."""
     usual = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "frameon": False, "fontsize": "small"}
     return ax.legend(**(usual | options))
 
 
 def with_legend(ax: Axes, **options: Any) -> Axes:
-    """A light grid, a plain frame and a legend beside, for which the options are."""
+    """Add a light grid, a plain frame and a legend with these options."""
     ax.grid(color="0.92")
     plain(ax)
     legend_beside(ax, **options)
@@ -70,7 +70,7 @@ def readable_log(axis: Axis) -> None:
 
 
 def colour(kind: Kind, shade: float = 1.0) -> Colour:
-    """Colour of a kind of bars, or of a numbered stage or device, as on pages; the paler the smaller the shade."""
+    """Colour of a kind of bars, or of a numbered stage or device; paler for smaller shades."""
     if isinstance(kind, str):
         full = matplotlib.colors.to_rgb(KINDS[kind])
     else:
@@ -131,7 +131,7 @@ def draw(section: Section, ax: Axes | None = None) -> Axes:
 
 
 def figure_of(*charts: tuple[str, Chart | None]) -> Figure:
-    """A figure of charts one below the other, each with what stands above it."""
+    """Figure of charts one below the other, each with its title."""
     drawings = [Section(drawn(title), chart=chart) for title, chart in charts if chart is not None]
     heights = [chart_height(len(chart.rows)) for _, chart in charts if chart is not None]
     figure = Figure(figsize=(11, sum(heights) + 0.5), layout="constrained")

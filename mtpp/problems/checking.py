@@ -30,7 +30,7 @@ _CLOCKED = "not for sure, as there was a time limit; without one the same seed g
 
 
 def problem_of(document: Value) -> Problem | None:
-    """The problem that a file in the format of today answers a question of; None if it is no such file.
+    """The problem that an answer file belongs to; None if the file has another format.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def problem_of(document: Value) -> Problem | None:
 
 
 def read_result(document: Value) -> Result[Any, Any] | None:
-    """The answer of a file that holds its question; None if the file holds no question.
+    """The answer of a file with its question; None if the file holds no question.
 
     Raises
     ------
@@ -60,14 +60,14 @@ def read_result(document: Value) -> Result[Any, Any] | None:
 
 
 def notes_of(document: Value) -> Sequence[str]:
-    """Sentences of a file beside its answer, such as the defaults that it rests on; nothing checks them."""
+    """Notes of a file, such as the defaults of its question; they are not checked."""
     fields = document.open_members(())
     provenance = fields["provenance"].open_members(()) if "provenance" in fields else {}
     return provenance["notes"].texts() if "notes" in provenance else ()
 
 
 def result_document(result: Result[Any, Any]) -> dict[str, Any]:
-    """The JSON document of a result: a file of its answer and of all bounds that it combines.
+    """The JSON document of a result: its answer and all bounds that it combines.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
 
 
 def certificate_document(answers: Sequence[Result[Any, Any]]) -> dict[str, Any]:
-    """The answers to one question as the JSON document of a file, with all data that a check of it needs.
+    """The JSON document of the answers to one question, with all data needed to check it.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
 def differences(
     stated: Envelope, graph: OwnGraph | None, words: VerifyWords
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the words that were compared with the question of a file, and the differences that were found.
+    """Names of the compared words, and the differences from the question of a file.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ OF_SOLVERS = "solver"
 
 @dataclass(frozen=True)
 class Named:
-    """Function or class by its module and name, such as "instances.flow.answer:FlowAnswer"; a call imports it."""
+    """Function or class by "module:name", such as "instances.flow.answer:FlowAnswer"; imported when called."""
 
     path: str
 
@@ -38,7 +38,7 @@ class Named:
 
 
 def all_answers(method: str) -> str:
-    """Nothing to say of the answers that a bound holds for, as it holds for all of them."""
+    """Text for bounds on all answers: empty."""
     return ""
 
 
@@ -50,7 +50,7 @@ def _loaded(path: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Everything that a problem has of its own; what is the same for all problems follows from it.
+    """Record of a problem: all that distinguishes it from other problems.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class Problem:
 
 
 class Problems:
-    """All problems, each found by its name, an instance, or what a file states.
+    """All problems, found by name, by an instance, or by the record of a file.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class Problems:
             self.add(problem)
 
     def add(self, problem: Problem) -> None:
-        """Take one more problem."""
+        """Register a problem."""
         classes = [problem.question.path, *(named.path for named in problem.stated)]
         for registered, names in ((self._names, [problem.name]), (self._classes, classes)):
             for name in names:
@@ -116,7 +116,7 @@ class Problems:
         self._classes |= dict.fromkeys(classes, problem)
 
     def remove(self, name: str) -> None:
-        """Forget a problem."""
+        """Remove a problem."""
         gone = self._names.pop(name)
         self._classes = {path: problem for path, problem in self._classes.items() if problem is not gone}
 
@@ -127,7 +127,7 @@ class Problems:
         return self._names[name]
 
     def of(self, record: object) -> Problem:
-        """The problem of an instance, or of what a file states.
+        """The problem of an instance, or of the record of a file.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Problems:
         raise TypeError(f"{type(record).__name__} is no question of {', '.join(self._names)}.")
 
     def named(self, value: Value) -> Problem:
-        """The problem that a file names; an `InputError` if there is none."""
+        """The problem named in a file; an `InputError` if there is none."""
         return self._names[value.one_of(self._names)]
 
 

@@ -40,7 +40,7 @@ PartitionLike: TypeAlias = "Partition | Result | str | PathLike[str]"
 
 
 def as_partition(start: Partition | Result | str | PathLike[str] | None, instance: Instance) -> Partition | None:
-    """A partition of a question, given as itself, with what is proved of it, or in a file.
+    """A partition for a question, given as an object, a result or a file.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def as_partition(start: Partition | Result | str | PathLike[str] | None, instanc
 
 
 def given_partition(start: Partition | Result | None) -> Partition | None:
-    """A partition that is given as itself or with what is proved of it.
+    """A partition given as an object or as a result.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def partition_of_file(
 
 
 def read_certificate(document: Value) -> Result[Any, Any]:
-    """The answer of a certificate of a partition."""
+    """The partition of a certificate, as a result."""
     certificate = certificate_from_document(document)
     if certificate.impossible is not None:
         return Result("read", certificate.instance, impossible=f"{certificate.impossible.reason}, as the file states")
@@ -125,7 +125,7 @@ def read_certificate(document: Value) -> Result[Any, Any]:
 
 
 def read_placement(document: Value) -> Result[Any, Any]:
-    """The answer of a certificate of a placement."""
+    """The placement of a certificate, as a result."""
     from instances.placement.placement import OrderedPlacement, Placement
 
     stated = placement_from_document(document)
@@ -138,7 +138,7 @@ def read_placement(document: Value) -> Result[Any, Any]:
 
 
 def read_plan(document: Value) -> Result[Any, Any]:
-    """The plan, run in the order of passes that the file states."""
+    """The plan of a file, simulated with its order of passes."""
     from heuristics.planning.execution import execute
     from heuristics.planning.orders import execute_orders
     from instances.planning.plan_files import operations_document
@@ -164,7 +164,7 @@ def _plan_of(document: Value, stated: StatedPlan | StatedTimeline) -> Plan:
 
 
 def read_grid(document: Value) -> Result[Any, Any]:
-    """The answer of a file of a plan for a global batch."""
+    """The plan for a global batch of a file, as a result."""
     stated = grid_from_document(document)
     with document.refusing():
         plan = plan_of(stated)
@@ -172,7 +172,7 @@ def read_grid(document: Value) -> Result[Any, Any]:
 
 
 def read_flow(document: Value) -> Result[Any, Any]:
-    """The answer of a certificate of a flow."""
+    """The flow of a certificate, as a result."""
     from instances.flow.answer import FlowAnswer
 
     stated = flow_from_document(document)
@@ -194,7 +194,7 @@ def _result(document: Value, instance: Any, answer: Any, claims: Sequence[Claim]
 
 
 def read_front(document: Value) -> Result[Any, Any]:
-    """The front of a serving file; what its cuts cost and hold is computed anew."""
+    """The front of a file; costs and contexts are computed anew."""
     from instances.runtimes.serving_front import Front
 
     stated = serving_from_document(document)
@@ -209,7 +209,7 @@ def read_front(document: Value) -> Result[Any, Any]:
 
 
 def read_deployment(document: Value) -> Result[Any, Any]:
-    """The answer of a file of a deployment, its numbers computed anew."""
+    """The deployment of a file; its numbers are computed anew."""
     stated = deployment_from_document(document)
     with document.refusing():
         answer = answer_of(stated.instance, stated.answer)
@@ -229,14 +229,14 @@ def cut_of_certificate(document: Value) -> tuple[Partition, str | None]:
 
 
 def cut_of_front(document: Value) -> tuple[ServedPartition, str | None]:
-    """The cut of a serving front that is its answer, and what holds for all cuts, in words."""
+    """The chosen cut of a serving front, and the front's claim about all cuts, in words."""
     front = read_front(document).answer
     assert front is not None
     return front.chosen, "no cut is faster and holds more context"
 
 
 def cut_of_plan(document: Value) -> tuple[Plan, str | None]:
-    """The stages and devices of a plan, in whatever order it runs, and its best bound in words."""
+    """The stages and devices of a plan, whatever its schedule, and its best bound in words."""
     from instances.planning.stated import plan_from_document
 
     stated = plan_from_document(document)
@@ -251,7 +251,7 @@ def cut_of_grid(document: Value) -> tuple[GridPlan, str | None]:
 
 
 def no_cut(document: Value) -> tuple[Any, str | None]:
-    """Refuse a file whose answer is no cut into stages, by an `InputError`."""
+    """Refuse a file whose answer is not a cut into stages, by an `InputError`."""
     document.fail("this holds no cut into stages; give a partition or a plan.")
 
 

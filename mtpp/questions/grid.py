@@ -63,7 +63,7 @@ _MICRO_BATCHES = (1, 2, 4)
 def _estimated(
     model: Transformer, words: Mapping[str, Any], basis: _Basis, servers: Servers, fixed: dict[str, int | None]
 ) -> tuple[Estimate, tuple[ConfiguredChain, ...]]:
-    """How the layers of a model are timed, and these for each size of microbatches."""
+    """How the layers of a model are timed, and the chain for each size of microbatches."""
     from instances.planning.grid.estimates import Estimate
 
     if words["time_unit"] is not None:
@@ -95,14 +95,14 @@ def _estimated(
 
 
 def _context_degrees(sequence: int, servers: Servers) -> list[int]:
-    """Powers of 2 that leave each device enough of a long sequence."""
+    """Powers of 2 that leave each device a sufficient part of a long sequence."""
     most = sequence // _PART if sequence >= _LONG else 1
     powers = [2**n for n in range(most.bit_length())]
     return [cp for cp in powers if sequence % cp == 0 and cp <= servers.devices] or [1]
 
 
 def _expert_degrees(model: Transformer, servers: Servers) -> list[int]:
-    """Divisors of all numbers of experts; without experts 1."""
+    """Common divisors of all numbers of experts; only 1 without experts."""
     if not model.experts:
         disregard("ep", "etp", "imbalance", "dispatch")
         return [1]
@@ -111,7 +111,7 @@ def _expert_degrees(model: Transformer, servers: Servers) -> list[int]:
 
 
 def _routing(model: Transformer, words: Mapping[str, Any]) -> Routing:
-    """How tokens go to experts: by default many experts are whole, and few are divided among tensor ranks, too."""
+    """Distribution of tokens to experts; by default few experts are divided among tensor ranks."""
     from instances.planning.grid.layers import Routing
 
     etp, dispatch = words["etp"], words["dispatch"]
@@ -125,7 +125,7 @@ def _routing(model: Transformer, words: Mapping[str, Any]) -> Routing:
 
 
 def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transformer:
-    """Measured layers, or a model whose layers are estimated."""
+    """Measured layers, or a model whose layer times are estimated."""
     if isinstance(chain, ConfiguredChain | Transformer):
         return chain
     if not isinstance(chain, str | PathLike):
@@ -154,7 +154,7 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
 
 
 def _instead() -> str:
-    """Advice for models without costs here."""
+    """Advice for models whose costs are unknown."""
     return (
         f"give measured layers in a file of mtpp-chain/2, or {word('microbatches')} to plan, which takes any "
         "graph or module."
@@ -162,7 +162,7 @@ def _instead() -> str:
 
 
 def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
-    """Layers from a file of mtpp-chain/2, or of Piper."""
+    """Read layers from a file mtpp-chain/2, or of Piper."""
     from instances.planning.chains import configured_from_piper
 
     text = read_text(path)
@@ -174,7 +174,7 @@ def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
 
 
 def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
-    """A chain that has its own times."""
+    """A chain with measured times."""
     fixed = {"micro_batch": "auto", "tp": "auto", "cp": "auto", "ep": "auto", "sequence": None, "dtype": None}
     for name, default in fixed.items():
         if words[name] != default:
@@ -183,7 +183,7 @@ def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredCha
 
 
 def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int]:
-    """Degrees that are given, which must be possible, or all that are."""
+    """The given degrees, which must be possible, or all possible ones."""
     if text == "auto":
         possible = [t for t in range(1, servers.size + 1) if servers.size % t == 0]
         return [t for t in possible if _divides(model, t)]
@@ -196,7 +196,7 @@ def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int
 
 
 def _degrees(name: str, text: str, fixed: int | None, possible: list[int]) -> list[int]:
-    """Degrees to choose from: the fixed one, else those of the text, else all; refused if the text lacks it."""
+    """The degrees to try: the fixed one, else those of the text, else all possible ones."""
     degrees = possible if text == "auto" else sorted(parse_counts(text, name))
     if fixed is None:
         return degrees
@@ -283,7 +283,7 @@ class GridWords(TypedDict, total=False):
 
 
 class GridReportWords(TypedDict, total=False):
-    """Further numbers that are shown of a plan for a global batch."""
+    """Additional numbers to print of a plan for a global batch."""
 
     top: Annotated[int, Word("Plans of other degrees to show beside the best.", 0, "N", least=0, most=1000)]
     tokens: Annotated[
@@ -295,7 +295,7 @@ class GridReportWords(TypedDict, total=False):
 
 
 class _Basis(NamedTuple):
-    """Device, type of numbers, runtime and constants on which times of operators rest, and how they were calibrated."""
+    """Basis of the times of operators: device, number type, runtime, constants and calibration."""
 
     dtype: str
     device: Accelerator
@@ -306,7 +306,7 @@ class _Basis(NamedTuple):
 
 @dataclass(frozen=True)
 class GridQuestion:
-    """A plan in a grid that is asked for, and what its report needs."""
+    """A question of a plan in a grid, with the settings of its report."""
 
     instance: GridInstance
     estimate: Estimate | None  # what its times rest on; None if they were measured
@@ -380,7 +380,7 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
 
 
 def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> GridInstance:
-    """The question of a chain and of words, but with samples, servers, memory, type and tokens of another question.
+    """The question of these words, with samples, servers, memory, type and tokens of another question.
 
     Raises
     ------
@@ -396,7 +396,7 @@ def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> G
 
 
 def _state_bytes(width: float, total: float | None) -> StateBytes:
-    """Bytes a parameter of weights, gradients and the optimizer.
+    """Bytes a parameter for weights, gradients and the optimizer.
 
     Gradients have 32 bits, but for a total that is Adam's with gradients as wide as weights, such as 2 + 2 + 12.
     """
@@ -411,7 +411,7 @@ def _state_bytes(width: float, total: float | None) -> StateBytes:
 
 
 def _check_words(words: Mapping[str, Any]) -> None:
-    """Refuse a dtype or a runtime that plans for a global batch do not know."""
+    """Refuse a dtype or a runtime that is not known for a global batch."""
     if words["dtype"] not in (None, *DTYPES):
         end = one_of(DTYPES, words["dtype"])
         raise WordError("dtype", words["dtype"], f"times are those of 16-bit or 8-bit products{end}")
@@ -421,7 +421,7 @@ def _check_words(words: Mapping[str, Any]) -> None:
 
 
 def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
-    """The device with the rates that words give it, and its constants, which a calibration may hold."""
+    """The device with the rates given by words, and its constants or calibrated ones."""
     from instances.planning.grid.estimates import read_calibration
 
     name = words["device"] or network.device or _DEVICE
@@ -458,13 +458,13 @@ def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
 
 
 def _width(chain: ConfiguredChain) -> float:
-    """Bytes of a number of a chain; products of 8 bits keep numbers of 16."""
+    """Bytes of a number in a chain; 8-bit products keep 16-bit numbers."""
     check_one_of(f"{chain.name}: dtype", chain.dtype, ELEMENT_BYTES)
     return DTYPES.get(chain.dtype, ELEMENT_BYTES[chain.dtype])
 
 
 class Network(NamedTuple):
-    """Equal servers, their links, and their devices if they are known by name."""
+    """Equal servers with their links, and the devices of servers known by name."""
 
     servers: int
     size: int
@@ -474,7 +474,7 @@ class Network(NamedTuple):
 
 
 def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
-    """Equal servers such as 8x8 or 16xDGX-H100; each device has its part of the server's card.
+    """Equal servers such as 8x8 or 16xDGX-H100; each device has its share of the server's card.
 
     Raises
     ------
@@ -519,7 +519,7 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
 
 
 def rates_of_servers(bandwidth: Any, check: Callable[[Any], None] = lambda rate: None) -> tuple[float, float]:
-    """Rates within and between servers, of a word that gives one, or both; `check` may refuse each as it is given."""
+    """Rates within and between servers, from a word with one rate or two."""
     rates = bandwidth.split(",") if isinstance(bandwidth, str) else [bandwidth]
     if len(rates) > 2:
         raise WordError("bandwidth", bandwidth, "give one rate, or one within and one between servers.")
@@ -529,7 +529,7 @@ def rates_of_servers(bandwidth: Any, check: Callable[[Any], None] = lambda rate:
 
 
 def _check_unit(rate: Any) -> None:
-    """Refuse a small number without a unit."""
+    """Refuse a rate that is a small number without a unit."""
     try:
         number = float(rate)
     except (TypeError, ValueError):
@@ -539,7 +539,7 @@ def _check_unit(rate: Any) -> None:
 
 
 def check_range(name: str, value: float, unit: str, limits: tuple[float, float], what: str = "") -> None:
-    """Refuse a number that no machine has, which is mostly one in another unit."""
+    """Refuse a number that no machine has, probably one in another unit."""
     low, high = limits
     if not low <= value <= high:
         of = f" {what}" if what else ""
@@ -559,7 +559,7 @@ def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:
 
 
 def _modes(words: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:
-    """Ways to recompute that layers may choose from, and how many first layers of each stage recompute, if stated.
+    """Modes of recomputation to choose from, and the stated number of recomputing layers, if any.
 
     With a single way, all layers that have it use it. Runtimes recompute all of a layer or, as torchtitan does, half.
     """

@@ -84,7 +84,7 @@ class DeviceMemoryWords(TypedDict, total=False):
 
 
 class MemoryWords(TypedDict, total=False):
-    """The memory of a block."""
+    """The memory for a block."""
 
     memory: Annotated[
         Quantity | None,
@@ -99,13 +99,13 @@ class MemoryWords(TypedDict, total=False):
 
 
 class PlatformWords(BandwidthWords, MemoryWords, total=False):
-    """The devices, but for their number."""
+    """The devices, without their number."""
 
 
 def platform_of(
     graph: ComputationGraph, k: int, words: PlatformWords, stated: Mapping[str, float | None], *, costs: bool = False
 ) -> Platform:
-    """The platform of the words where they are given, or else that which a file states.
+    """The platform given by words or, where these are missing, by a file.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def memory_limits(
 
 
 def bandwidth_of(graph: ComputationGraph, rate: Quantity | None, default: float = DEFAULT_BANDWIDTH) -> float:
-    """The bandwidth, or the default, which is then assumed [bytes per unit of work time].
+    """The bandwidth; if it is not given, the default, which is noted [bytes per unit of work time].
 
     Raises
     ------
@@ -170,13 +170,13 @@ def bandwidth_of(graph: ComputationGraph, rate: Quantity | None, default: float 
 
 
 def assumed_bandwidth(rate: float) -> float:
-    """The rate [bytes/s], which is assumed."""
+    """A default bandwidth, which is noted [bytes/s]."""
     assume("bandwidth", f"{figures(rate, 'bytes/s')} between devices")
     return rate
 
 
 def memory_of(memory: Quantity | None) -> float:
-    """The memory of a device, or that it has no limit, which is then assumed [bytes].
+    """The memory of a device; if it is not given, no limit, which is noted [bytes].
 
     Raises
     ------
@@ -190,7 +190,7 @@ def memory_of(memory: Quantity | None) -> float:
 
 
 def _plausible_bandwidth(graph: ComputationGraph) -> float:
-    """The rate below which to send the largest tensor takes longer than all work."""
+    """The rate at which the largest tensor takes as long as all work."""
     with np.errstate(over="ignore"):  # costs that exceed the largest number are refused where there is a question
         work = float(graph.work.sum())
     return float(graph.tensors.bytes.max(initial=0.0)) / work if work > 0 else 0.0
@@ -200,7 +200,7 @@ def _plausible_bandwidth(graph: ComputationGraph) -> float:
 
 
 class DevicesWords(TypedDict, total=False):
-    """The devices, if they are not alike."""
+    """The devices, if there are several kinds."""
 
     devices: Annotated[
         Machines | str | PathLike[str] | None,
@@ -218,7 +218,7 @@ class DevicesWords(TypedDict, total=False):
 def devices_of(
     source: Machines | str | PathLike[str], bandwidth: float, memory: float, order: str = "free"
 ) -> Machines:
-    """Devices of an object, a text or a file; kinds without a bandwidth of their own have `bandwidth`.
+    """Devices from an object, a text or a file; `bandwidth` is for kinds that state none.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def devices_of(
 
 
 def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Machines:
-    """Devices of a text or a file, with `memory` where it states none; those of a table are in `order`."""
+    """Devices from a text or a file; `memory` is for kinds that state none, `order` for tables."""
     if not isinstance(source, str | PathLike):
         raise WordError("devices", source, "give mtpp.Machines, a text such as 4xA100,6xL4, or a file.")
     text = fspath(source)
@@ -265,7 +265,7 @@ def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Mac
 
 
 def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -> Constraints:
-    """The rules of a runtime without what each stage needs, where all nodes that are together have it.
+    """The rules of a runtime without its conditions on single stages, where grouping implies them.
 
     Devices that idle are no stages of the runtime.
     """
@@ -279,19 +279,19 @@ def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -
 
 
 def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Machines, reading: ReadingWords) -> FloatArray:
-    """(T, n) works of the nodes on each kind; an `InputError` if one cannot price the graph."""
+    """(T, n) work of each node on each kind; an `InputError` if a kind cannot price the graph."""
     disregard_device(devices)
     return np.array([work_on_kind(graph, loaded, kind, reading) for kind in devices.kinds])
 
 
 def disregard_device(devices: Machines) -> None:
-    """Say no more of the device that priced a graph, where all kinds price it anew."""
+    """Do not mention the default device if the kinds of devices price the graph."""
     if all(kind.roofline is not None for kind in devices.kinds):
         disregard("peak_flops", "memory_bandwidth")
 
 
 def work_on_kind(graph: GraphLike, loaded: ComputationGraph, kind: Kind, reading: ReadingWords) -> FloatArray:
-    """(n,) works of the nodes on a kind; an `InputError` if it cannot price the graph.
+    """(n,) work of each node on a kind; an `InputError` if it cannot price the graph.
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ Rules = Constraints | Mapping[str, Any] | str | PathLike[str] | None
 
 
 class PartitioningWords(DevicesWords, PlatformWords, ReadingWords, total=False):
-    """A question of partitioning, but for its graph and k."""
+    """A question of partitioning, without its graph and k."""
 
     constraints: Annotated[
         Rules,
@@ -342,7 +342,7 @@ class PartitioningWords(DevicesWords, PlatformWords, ReadingWords, total=False):
 
 
 class StartWords(TypedDict, total=False):
-    """Where a proof begins."""
+    """Start of a proof."""
 
     start: Annotated[
         Partition | Result | str | PathLike[str] | None,
@@ -361,7 +361,7 @@ class SolveWords(PartitioningWords, SolvingWords, total=False):
 
 
 class OwnMethodsWords(TypedDict, total=False):
-    """Methods of the caller beside those of this project."""
+    """Methods of the caller that run beside those of this project."""
 
     methods: Annotated[
         str | Callable[..., Any] | Iterable[Any] | None,
@@ -400,11 +400,11 @@ class ReportWords(PartitioningWords, total=False):
 
 
 class FeatureWords(PlatformWords, NetworkWords, total=False):
-    """The devices but for their number, and dimensions and weights of a network."""
+    """The devices without their number, and dimensions and weights of a network."""
 
 
 class KindWords(DevicesWords, FeatureWords, total=False):
-    """The same with devices of several kinds."""
+    """As `FeatureWords`, with several kinds of devices."""
 
 
 class CompareWords(KindWords, SeedWords, SolverOptionWords, total=False):
@@ -492,7 +492,7 @@ def instances_of(
 
 
 def _check_limits(machines: Machines, buffer: float | None, *, fit: bool, is_open: bool) -> None:
-    """Refuse words that these machines cannot have."""
+    """Refuse words that do not apply to these machines."""
     if is_open and machines.is_fixed:
         raise WordError("k", AUTO, f"in a fixed order of {word('devices')} each has its block; leave k out.")
     for name, present in (("fit", fit), ("activation_buffer", buffer is not None)):
@@ -502,7 +502,7 @@ def _check_limits(machines: Machines, buffer: float | None, *, fit: bool, is_ope
 
 
 def counts_of(k: Blocks) -> list[int]:
-    """Numbers of blocks, without repetition.
+    """Numbers of blocks, without repetitions.
 
     Raises
     ------
@@ -564,7 +564,7 @@ def _same_colour(graph: ComputationGraph) -> Constraints:
 
 
 def runtime_rules(runtime: str, graph: ComputationGraph, counts: Iterable[int] = ()) -> Constraints:
-    """The constraints under which a runtime can express each answer; an `InputError` if there is no such runtime."""
+    """The constraints of a runtime on partitions; an `InputError` if the runtime is unknown."""
     rules = runtime_of(runtime).rules(graph)
     for k in counts:
         for least, nodes in rules.at_least:
@@ -575,12 +575,12 @@ def runtime_rules(runtime: str, graph: ComputationGraph, counts: Iterable[int] =
 
 
 def runtime_of(name: str) -> Runtime:
-    """The runtime of this name; an `InputError` if there is none."""
+    """The runtime of this name; an `InputError` if it is unknown."""
     return find(RUNTIMES, name, "runtime")
 
 
 def enough_for(question: Instance, throughput: Quantity | None) -> float:
-    """The bottleneck that reaches a throughput, in the time unit of the work; infinite if fitting will do.
+    """The bottleneck that gives a throughput [time unit of the work]; infinite without a throughput.
 
     Raises
     ------

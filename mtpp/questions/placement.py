@@ -108,7 +108,7 @@ class ClusterWords(DevicesWords, DeviceWords, WeightsWords, total=False):
 
 
 class SearchOnlyWords(TypedDict, total=False):
-    """Whether an answer comes with a proof."""
+    """Whether to skip the proof."""
 
     search_only: Annotated[
         bool, Word("Search alone, without a proof of how good the answer is.", False, panel=SEARCH, basic=True)
@@ -124,7 +124,7 @@ class FlowWords(ClusterWords, SearchOnlyWords, SeedWords, total=False):
 
 
 def flow_instance(question: FlowLike, words: ClusterWords) -> FlowInstance:
-    """The question of a file or an instance, or of a decoder on the devices of the words.
+    """The question of a file or an instance, or of a decoder on given devices.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
 
 
 def _batches_in_flight(count: int, dims: Mapping[str, int | str], words: ClusterWords) -> int | None:
-    """Batches in flight of so many devices, None for any number; a `WordError` of more, or of prompts."""
+    """Number of batches in flight, None for any; a `WordError` if it is impossible."""
     in_flight = words["in_flight"]
     if in_flight is None and dims["phase"] == "decode":
         assume("in_flight", "the best number of batches in flight")
@@ -222,7 +222,7 @@ DEFAULT_RUNTIME = "vllm"
 
 
 def layer_runtime(name: str) -> Runtime:
-    """The runtime of this name, which takes layers.
+    """The runtime of this name; refused unless it cuts between layers.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def serving_instance(
 
 
 def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
-    """Batches in flight, by default as many as k stages and the runtime can have; a `WordError` if they are more."""
+    """Batches in flight, by default as many as stages and runtime allow; a `WordError` if more."""
     in_flight, most = words["in_flight"], 1 if runtime.one_batch else k
     if in_flight is None:
         assume("in_flight", f"{how_many(most, 'batch')} in flight")
@@ -300,7 +300,7 @@ def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
 
 
 def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) -> str:
-    """Terms that a front holds for: context, devices and widths of numbers of its speeds, batches of its contexts.
+    """Conditions of a front: context, devices and number widths of its speeds, and batches in flight.
 
     Where the chosen cut, `point`, has room for more than the model takes, that is said, too. A device is named if it
     priced the graph.
@@ -329,7 +329,7 @@ def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) 
 def throughput_at_most_context(
     ask: Callable[[ServingWords], ServingInstance], words: ServingWords, point: ServedPartition
 ) -> float | None:
-    """Throughput of a cut priced at its usable context [1/time unit]; None where it has no price or no room there.
+    """Throughput of a cut at its usable context [1/time unit]; None if it has no price there.
 
     Parameters
     ----------
@@ -350,13 +350,13 @@ def throughput_at_most_context(
 
 
 def is_decoder(graph: object) -> bool:
-    """Whether this names an architecture or a configuration of a decoder, which words give a context."""
+    """Whether this is an architecture or a configuration of a decoder."""
     network = find_architecture(graph)
     return network is not None and network.served
 
 
 def decoder_words(words: DecoderWords, *, served: bool) -> ReadingWords:
-    """How a decoder is read; one of an architecture, `served`, is priced for decoding where no phase is given."""
+    """Words for reading a decoder; a `served` architecture is priced for decoding by default."""
     reading = checked(ReadingWords, words)
     if served:
         reading["dims"] = _decode(reading["dims"])
@@ -364,7 +364,7 @@ def decoder_words(words: DecoderWords, *, served: bool) -> ReadingWords:
 
 
 def _decode(dims: Mapping[str, int | str] | None) -> dict[str, int | str]:
-    """Dimensions of a decoder, which is assumed to decode where they name no phase."""
+    """Dimensions of a decoder, with the phase decode, which is noted, if they name none."""
     if "phase" not in (dims or {}):
         assume("dims.phase", "phase decode")
     return {"phase": "decode", **(dims or {})}
@@ -374,7 +374,7 @@ def _decode(dims: Mapping[str, int | str] | None) -> dict[str, int | str]:
 
 
 class PlacementWords(StepWords, DeviceMemoryWords, total=False):
-    """A question of placement, but for its graph and k."""
+    """A question of placement, without its graph and k."""
 
     bandwidth: Annotated[
         Quantity | None,
@@ -457,14 +457,14 @@ def placement_instance(
 def placement_works(
     graph: GraphLike, loaded: ComputationGraph, machines: Machines, words: Mapping[str, Any]
 ) -> FloatArray | None:
-    """(T, n) works of the nodes of `loaded`, which was read from `graph`; None where all kinds have a speed."""
+    """(T, n) work of each node on each kind; None if all kinds state a speed."""
     if all(kind.roofline is None for kind in machines.kinds):
         return None
     return works_of_kinds(graph, loaded, machines, checked(ReadingWords, pick(ReadingWords, words)))
 
 
 def _graph(graph: object, words: PlacementWords) -> tuple[ComputationGraph, float]:
-    """The graph, and the bandwidth out of each device."""
+    """The graph, and the bandwidth of each device."""
     from instances.placement.networks import BANDWIDTH, family_graph
 
     family = family_graph(graph) if isinstance(graph, str) else None

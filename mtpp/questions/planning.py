@@ -33,7 +33,7 @@ _SERVERS = re.compile(r"\d{1,18}x\d{1,18}(\+\d{1,18}x\d{1,18})*")
 
 
 def load_cluster(cluster: str | PathLike[str] | Cluster, bandwidth: Quantity | None = None) -> Cluster:
-    """Make a cluster.
+    """Make a cluster from a text, a file or an object.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class TrainedStepWords(TypedDict, total=False):
 
 
 class _TrainedWords(TrainedStepWords, DeviceMemoryWords, total=False):
-    """Words that plans of microbatches and plans for a global batch share."""
+    """Words common to plans of microbatches and plans for a global batch."""
 
     bandwidth: Annotated[
         Quantity | None,
@@ -177,11 +177,11 @@ class PlanStepWords(TrainedStepWords, total=False):
 
 
 class PlanningWords(ChainWords, PlanStepWords, _TrainedWords, total=False):
-    """A question of planning, but for chain, cluster and microbatches."""
+    """A question of planning, without chain, cluster and microbatches."""
 
 
 class TrainingWords(GridWords, GridReportWords, _TrainedWords, DeviceWords, TimeUnitWords, total=False):
-    """A question of training, but for model and cluster."""
+    """A question of training, without model and cluster."""
 
     memory: Annotated[
         Quantity | None,
@@ -199,7 +199,7 @@ class TrainWords(TrainingWords, total=False):
 
 
 class PlanSearchWords(SeedWords, total=False):
-    """How a plan is searched for."""
+    """Settings of the search for a plan."""
 
     effort: Annotated[
         int, Word("Of improved: 3 searches until the time limit, 2 as long as it pays.", 2, "0…3", SEARCH)
@@ -222,7 +222,7 @@ class PlanWords(PlanningWords, PlanSearchWords, total=False):
 
 @dataclass(frozen=True)
 class PlanningQuestion:
-    """A plan of so many microbatches that is asked for, and how it is searched for."""
+    """A question of a plan of microbatches, with the settings of its search."""
 
     instance: TrainingInstance
     planner: str
@@ -283,7 +283,7 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
 
 
 def question_like(true: TrainingInstance, chain: Any, words: PlanningWords) -> TrainingInstance:
-    """The question of a chain and of words, but with microbatches, cluster, memory, type and tokens of another one.
+    """The question of these words, with microbatches, cluster, memory, type and tokens of another one.
 
     Raises
     ------
@@ -298,7 +298,7 @@ def question_like(true: TrainingInstance, chain: Any, words: PlanningWords) -> T
 
 
 def _assume(words: PlanningWords) -> None:
-    """Name the defaults of a question, but for those of its chain."""
+    """Note the defaults of a question, except those of its chain."""
     if words["network"] == "paper":
         assume("network", "links that share nothing")
         if words["parameter_copies"] is None:
@@ -313,7 +313,7 @@ def _assume(words: PlanningWords) -> None:
 
 
 def _check_paper(words: PlanningWords) -> None:
-    """Refuse what the paper's network does not know."""
+    """Refuse words that do not apply to the paper's network."""
     values = {
         "nic": None if words["nic"] == "full" else words["nic"],
         "dtype": words["dtype"],
@@ -329,7 +329,7 @@ def _check_paper(words: PlanningWords) -> None:
 
 
 def _default_sequence(chain: object, words: PlanningWords) -> int | None:
-    """Tokens that the chain is priced for by default; None if its source has none."""
+    """Default sequence length of the chain; None if its source has none."""
     if chain == _SIMULATION:
         return _SIMULATED_TOKENS
     sequence = (words["dims"] or {}).get("sequence", _known_dims(chain).get("sequence"))
@@ -337,7 +337,7 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
 
 
 def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerChain:
-    """The layers of a chain, an architecture, a module, a graph or a file; an `InputError` if it is refused."""
+    """The layers of a chain, an architecture, a module, a graph or a file; an `InputError` if refused."""
     from instances.planning.chains import collapse
     from instances.planning.plan_files import is_chain_file, load_chain
 
@@ -379,7 +379,7 @@ def _simulation(words: PlanningWords) -> LayerChain:
 
 
 def _dims(known: Mapping[str, Any], words: PlanningWords) -> dict[str, Any]:
-    """The stated dimensions of an architecture that knows these, with those of dtype and sequence."""
+    """The stated dimensions of an architecture, with those that dtype and sequence imply."""
     dims = dict(words["dims"] or {})
     dtype = words["dtype"]
     others = {"element_bytes": dtype and ELEMENT_BYTES[dtype], "sequence": words["sequence"]}
@@ -390,7 +390,7 @@ def _dims(known: Mapping[str, Any], words: PlanningWords) -> dict[str, Any]:
 
 
 def _known_dims(chain: object) -> dict[str, Any]:
-    """Dimensions of an architecture with their defaults; none of anything else."""
+    """Dimensions of an architecture with their defaults; empty for anything else."""
     architecture = find_architecture(chain)
     return {} if architecture is None else dict(architecture.dims)
 

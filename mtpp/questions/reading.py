@@ -26,13 +26,13 @@ _OF_MODULES = ("args", "kwargs", "observe")
 
 
 class TimeUnitWords(TypedDict, total=False):
-    """The unit of the times of files that have none."""
+    """The unit of times in files that state none."""
 
     time_unit: Annotated[str | None, Word("Of the times of a Piper or DOT file.  [default: s]", metavar="s|ms|us")]
 
 
 class WeightsWords(TypedDict, total=False):
-    """Weights of a configuration."""
+    """Weight files of a configuration."""
 
     weights: Annotated[
         str | PathLike[str] | None,
@@ -65,7 +65,7 @@ class _SourceWords(TimeUnitWords, NetworkWords, total=False):
 
 
 class DeviceWords(TypedDict, total=False):
-    """The device whose roofline model prices a graph that has no times."""
+    """The device whose roofline model prices graphs without times."""
 
     peak_flops: Annotated[
         Quantity | None,
@@ -162,7 +162,7 @@ def load(
 
 
 def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
-    """As `load`, with words that are checked."""
+    """As `load`, with checked words."""
     device = device_of(words)
     if is_module(graph):
         return read_module(graph, words, device)
@@ -195,7 +195,7 @@ def is_module(graph: object) -> bool:
 
 
 def read_program(model: Any, words: DeviceWords) -> tuple[ExportedProgram, ComputationGraph]:
-    """The program of a module, in core operators, and its graph; shapes have to be fixed.
+    """The program of a module in core operators, and its graph; all shapes must be fixed.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def _refuse(words: Mapping[str, Any], names: Sequence[str], why: str) -> None:
 
 
 def device_of(words: DeviceWords) -> Device | None:
-    """The device of the words; None if they say nothing of it.
+    """The device given by words; None if they give none.
 
     Raises
     ------

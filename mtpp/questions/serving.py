@@ -44,7 +44,7 @@ ONE_DEGREE, NO_DEGREE = ("vllm", "sglang", "tensorrt-llm"), ("llama-cpp", "exo")
 
 
 class TrafficWords(TypedDict, total=False):
-    """Traffic of a deployment, and how it may be served."""
+    """Traffic of a deployment, and options of its service."""
 
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
     input: Annotated[
@@ -128,7 +128,7 @@ class DeploymentWords(WorkloadWords, total=False):
 
 
 class OnServersWords(WorkloadWords, total=False):
-    """Words of `mtpp.serve` beside `servers` and `front`."""
+    """Words of `mtpp.serve` in addition to `servers` and `front`."""
 
     runtime: Annotated[str | None, Word("That has to run each chain.", None, "NAME")]
 
@@ -138,7 +138,7 @@ class ServeWords(ServingWords, DeploymentWords, total=False):
 
 
 def refuse_deployment(words: ServeWords) -> None:
-    """Refuse words of a deployment where there are no servers."""
+    """Refuse words of deployments if no servers are given."""
     for name in chosen(DeploymentWords, words):
         if name == "weights" and str(words["weights"]) not in WEIGHTS:
             continue  # a file, which is a word of reading, too
@@ -150,7 +150,7 @@ _TOKENS = 1000
 
 
 class _Decoder(NamedTuple):
-    """A decoder, and what its configuration says of how it is served."""
+    """A decoder, with the defaults for serving that its configuration implies."""
 
     model: ServedModel
     longest: int | None = None  # tokens of a sequence, at most; None if nothing states it
@@ -159,7 +159,7 @@ class _Decoder(NamedTuple):
 
 
 def model_of(model: Any, weights: Any = None) -> ServedModel:
-    """The decoder of a name, a configuration or a record.
+    """The decoder from a name, a configuration or a record.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def _decoder_of(model: Any, weights: Any) -> _Decoder:
 
 
 def _configured(text: str, name: str, record: Decoder | Encoder, doubts: list[str], weights: Any) -> _Decoder:
-    """The decoder of a configuration, with the bytes of the weights beside it, unless words give their width."""
+    """The decoder of a configuration, with the bytes of stored weights unless words give a width."""
     loaded, stored = record, None
     folder, file = (configuration_file(text) or Path()).parent, None if weights is None else path_of("weights", weights)
     if file is not None and not any(path.exists() or path.suffix for path in (folder / file, file)):
@@ -219,7 +219,7 @@ def _configured(text: str, name: str, record: Decoder | Encoder, doubts: list[st
 
 
 def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
-    """The servers of a word.
+    """Read the servers from a text, a file or objects.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
 def degrees_of(
     text: str | None, model: ServedModel, servers: Sequence[Servers], runtime: str | None
 ) -> tuple[int, ...]:
-    """Degrees to choose from: those of the word, or all that divide the heads and fit into a server."""
+    """Tensor degrees to try: the given ones, or all that divide the heads and fit into a server."""
     largest = max(server.devices for server in servers)
     if text is not None:
         degrees = tuple(sorted(set(parse_counts(str(text), "degrees"))))
@@ -265,7 +265,7 @@ def degrees_of(
 
 
 def deployment_instances(model: Any, k: Any, memory: Any, words: ServeWords) -> list[DeploymentInstance]:
-    """The questions of a front, as `deployment_instance`: one for each number of tokens of a prompt."""
+    """The questions of a front, one for each prompt length; as `deployment_instance`."""
     if words["objective"] not in (None, "throughput"):
         raise WordError("front", words["front"], f"it is of the most tokens a second; leave out {word('objective')}.")
     inputs = [None] if words["input"] is None else parse_counts(str(words["input"]), "input")
@@ -273,7 +273,7 @@ def deployment_instances(model: Any, k: Any, memory: Any, words: ServeWords) -> 
 
 
 def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> DeploymentInstance:
-    """The question of a deployment, with `servers` among the words.
+    """The question of a deployment on the given servers.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
 
 
 def _lengths(given: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
-    """Tokens of prompts and of outputs, those that are not given such that both are no more than the decoder takes."""
+    """Lengths of prompts and outputs; defaults are chosen within the longest context."""
     room = math.inf if decoder.longest is None else decoder.longest
     lengths = {}
     for name, other in (("input", "output"), ("output", "input")):
@@ -354,7 +354,7 @@ def _lengths(given: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
 
 
 def priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:
-    """The servers with the prices of a word."""
+    """The servers with the prices given by a word."""
     parts = str(text).split(",")
     try:
         prices = [float(part) for part in parts]

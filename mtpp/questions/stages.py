@@ -44,7 +44,7 @@ class ModelWords(DeviceWords, total=False):
 
 
 class StagesWords(DevicesWords, MemoryWords, ModelWords, total=False):
-    """A question of stages, but for its model and k."""
+    """A question of stages, without its model and k."""
 
     bandwidth: Annotated[
         Quantity | None,
@@ -103,7 +103,7 @@ def stages_question(
     partition: Partition | Result | str | PathLike[str] | None,
     words: StagesWords,
 ) -> tuple[Instance, Partition | None]:
-    """The question, and the partition that is given.
+    """The question of stages, and the given partition, if any.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _of_certificate(
 
 
 def check_model(path: Path) -> None:
-    """Refuse a file that is no ONNX model before it is read.
+    """Refuse a file that is not an ONNX model, before it is read.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def check_model(path: Path) -> None:
 
 
 def _check_same(graph: ComputationGraph, other: ComputationGraph, source: str) -> None:
-    """Refuse a partition whose graph is another network; its times may come from elsewhere."""
+    """Refuse a partition of another network; only its times may differ."""
     same = graph.names == other.names and graph.edges.tolist() == other.edges.tolist()
     if not same or graph.tensors.bytes.tolist() != other.tensors.bytes.tolist():
         raise InputError(

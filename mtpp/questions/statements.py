@@ -50,7 +50,7 @@ _HASH = re.compile(rf"{HASH}[0-9a-f]{{16,64}}")
 
 
 class StatementWords(GridWords, PlanStepWords, TrafficWords, total=False):
-    """Statements of a caller on a question; what has its default is not compared."""
+    """A caller's statements on a question; those left at their defaults are not compared."""
 
     question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", basic=True)]
     k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", basic=True)]
@@ -80,7 +80,7 @@ class StatementWords(GridWords, PlanStepWords, TrafficWords, total=False):
 
 
 def other_question(stated: Envelope, question: Any) -> str | None:
-    """Compare with a hash, or with a question or a result that has one."""
+    """Compare a hash with that of a question or a result."""
     if isinstance(question, str):
         if not _HASH.fullmatch(question.lower()):
             raise WordError("question", question, f"a hash is {HASH} and 64 digits, of which 16 or more are given.")
@@ -97,7 +97,7 @@ def other_question(stated: Envelope, question: Any) -> str | None:
 
 
 def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of partitions and of serving fronts."""
+    """Compare statements on partitions and serving fronts."""
     instance: Instance = stated.instance
     platform = instance.platform
 
@@ -140,14 +140,14 @@ def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def _other_memories(true: Machines, quantity: Quantity) -> str | None:
-    """Hold a memory, of kinds that have none of their own, against those of all kinds."""
+    """Compare a memory with those of all kinds."""
     memory = parse_bytes(quantity, "memory")
     same = memory in (kind.memory for kind in true.kinds)
     return None if same else f"no kind of devices has a memory of {figures(memory, 'bytes')}, which you ask for"
 
 
 def _other_places(instance: Instance, rules: Constraints) -> str | None:
-    """Hold the kinds that can run each node against those that are asked for."""
+    """Compare the kinds that may run each node with the stated ones."""
     places = places_of_kinds(instance.graph, instance.machines, rules)
     for t, v in np.argwhere(places != instance.able)[:1].tolist():
         node, kind = f"node {v} ({instance.graph.names[v]})", instance.machines.kinds[t].name
@@ -162,7 +162,7 @@ def _other_places(instance: Instance, rules: Constraints) -> str | None:
 def devices_asked(
     instance: Instance | PlacementInstance, statements: Mapping[str, Any], rate: float, order: str = "free"
 ) -> Machines:
-    """The devices that a caller states, completed as those of the question were, which had this rate by default."""
+    """The stated devices, completed with the defaults of the question."""
     if statements.get("bandwidth") is not None:
         rate = bandwidth_of(instance.graph, statements["bandwidth"])
     limit = math.inf if statements.get("memory") is None else parse_bytes(statements["memory"], "memory")
@@ -170,7 +170,7 @@ def devices_asked(
 
 
 def _other_devices(true: Machines, asked: Machines, default: float, time_unit: str) -> str | None:
-    """Hold the devices of a question against those that are asked for; works on them come from the graph."""
+    """Compare the devices of a question with the stated ones, except works of nodes."""
     names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
     in_order = names if true.is_fixed else [name for name in others if name in names]
     if true.order != asked.order:
@@ -198,7 +198,7 @@ def _other_devices(true: Machines, asked: Machines, default: float, time_unit: s
 
 
 def _other_alike(instance: Instance, devices: Machines, k: int) -> str | None:
-    """Hold devices that are all alike against those that are asked for, of which k are used."""
+    """Compare devices of one kind with the stated ones, of which k are used."""
     platform, (kind, *more) = instance.platform, devices.kinds
     if more or devices.is_fixed or instance.k != k or k > devices.total:
         return f"its devices are {instance.k} that are alike, you ask for {_counted(devices)}"
@@ -215,7 +215,7 @@ def _counted(devices: Machines) -> str:
 
 
 def unstated(instance: Instance, statements: Mapping[str, Any]) -> Iterator[str]:
-    """Restrictions of a question beyond its graph and devices that are not stated."""
+    """Restrictions of a question, beyond graph and devices, that the caller did not state."""
     platform, rules = instance.platform, instance.constraints
     if "k" not in statements and platform.k != devices_asked(instance, statements, platform.bandwidth).total:
         yield f"k is {platform.k}"
@@ -231,7 +231,7 @@ def unstated(instance: Instance, statements: Mapping[str, Any]) -> Iterator[str]
 
 
 def of_placement(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of placements."""
+    """Compare statements on placements."""
     instance: PlacementInstance = stated.instance
     true = instance.machines
 
@@ -257,7 +257,7 @@ def of_placement(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def of_plan(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of plans of so many microbatches."""
+    """Compare statements on plans of microbatches."""
     instance: TrainingInstance = stated.instance
 
     def cluster() -> str | None:
@@ -279,7 +279,7 @@ def of_plan(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of plans for a global batch; its chains, one a size of microbatches, have sequence and type."""
+    """Compare statements on plans for a global batch."""
     instance: GridInstance = stated.instance
     chain, servers = instance.chains[0], instance.servers
 
@@ -302,7 +302,7 @@ def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def servers_asked(instance: GridInstance, words: Mapping[str, Any]) -> Network:
-    """The servers that a caller states, with the rates of the question where they are their numbers alone."""
+    """The stated servers, with the question's rates if only numbers are stated."""
     servers = instance.servers
     name, rates = words.get("cluster") or servers.name, words.get("bandwidth")
     if rates is None and re.fullmatch(r"\d{1,6}x\d{1,6}", str(name)):
@@ -312,7 +312,7 @@ def servers_asked(instance: GridInstance, words: Mapping[str, Any]) -> Network:
 
 
 def of_deployment(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of deployments: servers, traffic and limits."""
+    """Compare statements on deployments: servers, traffic and limits."""
     question: DeploymentInstance = stated.instance
 
     def number(name: str, parse: Callable[[Any, str], float], unit: str) -> str | None:
@@ -352,7 +352,7 @@ def of_deployment(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def unlike(name: str, true: Any, stated: Any) -> str | None:
-    """The difference of a number or a text from what is stated; None if there is none."""
+    """The difference of a value from the stated one, in words; None if there is none."""
     return None if true == stated else f"{name.replace('_', ' ')} is {true}, you ask for {stated}"
 
 
@@ -367,7 +367,7 @@ def _size(name: str, true: float | None, quantity: Quantity) -> str | None:
 
 
 def _apart(true: float, stated: float, unit: str) -> tuple[str, str]:
-    """Both numbers with their unit, with all digits where six are not enough to tell them apart."""
+    """Two numbers with their unit, with as many digits as tell them apart."""
     texts = tuple("unlimited" if x == math.inf else figures(x, unit) for x in (true, stated))
     return (texts[0], texts[1]) if texts[0] != texts[1] else (repr(true), repr(stated))
 

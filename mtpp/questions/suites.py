@@ -23,7 +23,7 @@ def load_targets(
     left_out: list[str] | None = None,
     studies: Iterable[str] = (),
 ) -> list[Instance]:
-    """One instance per k of each graph of the suites, folders, architectures and files in `targets`.
+    """Instances of all graphs of these suites, folders, architectures and files, one for each k.
 
     A graph of a suite or folder that cannot be had is an `InputWarning`, and the others go on.
 
@@ -68,7 +68,7 @@ def load_targets(
 
 
 def _counts(suite: Suite, counts: Iterable[int]) -> list[int]:
-    """Those of the numbers of blocks that the suite is asked for."""
+    """The numbers of blocks that a suite allows among `counts`."""
     chosen = [count for count in counts if not suite.k or count in suite.k]
     if not chosen:
         raise WordError("k", None, f"{suite.name} asks for k = {', '.join(map(str, suite.k))} alone.")

@@ -71,7 +71,7 @@ class VerifyWords(StatementWords, ReadingWords, total=False):
 
 
 class OwnGraph:
-    """The graph that a certificate has to be of, read as its problem reads it; plans and flows read it for each."""
+    """The caller's graph, which a certificate must be about, read as its problem requires."""
 
     def __init__(self, graph: GraphLike, words: VerifyWords) -> None:
         self.name = fspath(graph) if isinstance(graph, str | PathLike) else "the given graph"
@@ -79,14 +79,14 @@ class OwnGraph:
         self._read: dict[Any, Any] = {}
 
     def of_partition(self, instance: Instance) -> str | None:
-        """Why the graph of a partition is not this one, nor its works on the devices that are stated; None if it is."""
+        """How the graph of a partition, or its works, differ from the caller's; None if they do not."""
         loaded = self._loaded()
         if self._words.get("devices") is not None:
             return self._other_works(instance, loaded)
         return _other_graph(instance.graph, self._seen(loaded))
 
     def of_placement(self, instance: PlacementInstance) -> str | None:
-        """Why the graph of a placement is not this one; None if it is."""
+        """How the graph of a placement differs from the caller's; None if it does not."""
         loaded, devices = self._loaded(), self._words.get("devices")
         fault = _other_graph(instance.graph, loaded)
         if fault is not None or devices is None:
@@ -97,7 +97,7 @@ class OwnGraph:
         return None if same else "the works on kinds of devices are others"
 
     def of_plan(self, instance: TrainingInstance) -> str | None:
-        """Why the layers of a plan, or what it may do, are not those of this graph; None if they are."""
+        """How the layers of a plan differ from those of the caller's graph; None if they do not."""
         words = checked(PlanningWords, pick(PlanningWords, self._words))
         asked = plan_like(instance, self._graph, words)
         networks = ["paper" if question.network is None else "shared" for question in (instance, asked)]
@@ -113,12 +113,12 @@ class OwnGraph:
         return graph
 
     def _seen(self, graph: ComputationGraph) -> ComputationGraph:
-        """The graph as the runtime sees it that is stated, if there is one."""
+        """The graph as the stated runtime sees it."""
         runtime = self._words.get("runtime")
         return graph if runtime is None else runtime_of(runtime).seen(graph)
 
     def _other_works(self, instance: Instance, loaded: ComputationGraph) -> str | None:
-        """Hold a graph, and its works on each kind of devices that is stated, against those of a question."""
+        """Compare a graph and its works on the stated kinds with those of a question."""
         source = self._graph.graph if isinstance(self._graph, Instance) else self._graph
         devices = devices_asked(instance, self._words, instance.platform.bandwidth)
         works = works_of_kinds(source, loaded, devices, self._reading())
@@ -137,7 +137,7 @@ class OwnGraph:
         return fault
 
     def of_front(self, stated: StatedServing) -> str | None:
-        """Hold chain and constraints of a front against those that the decoder has for its runtime."""
+        """Compare chain and constraints of a front with those of the caller's decoder."""
         if stated.source is None:
             return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
         reading = decoder_words(self._reading(), served=is_decoder(self._graph))
@@ -158,13 +158,13 @@ class OwnGraph:
         return None if same else "layers, context, batch or constraints are others"
 
     def of_grid(self, instance: GridInstance) -> str | None:
-        """Why the layers of a plan for a global batch, or what it may do, are not those of this model; None if not."""
+        """How the layers of a plan for a global batch differ from the caller's; None if they do not."""
         words = dict(checked(TrainingWords, pick(TrainingWords, self._words)))
         words["device"] = words["device"] or servers_asked(instance, self._words).device
         return _other_members(instance, question_like(instance, self._graph, words))
 
     def of_flow(self, instance: FlowInstance) -> str | None:
-        """Why the question of a flow is not this one, or that of this decoder on its devices; None if it is."""
+        """How the question of a flow differs from the caller's; None if it does not."""
         words, graph = checked(ClusterWords, pick(ClusterWords, self._words)), cast(FlowLike, self._graph)
         if find_architecture(self._graph) is not None:
             words["in_flight"] = None if instance.steps is None else instance.steps.in_flight
@@ -174,7 +174,7 @@ class OwnGraph:
         return _other_members(instance, flow_instance(graph, words))
 
     def of_deployment(self, instance: DeploymentInstance) -> str | None:
-        """Why the decoder of a deployment is not this one; None if it is."""
+        """How the decoder of a deployment differs from the caller's; None if it does not."""
         stated = instance.model
         weights = self._words.get("weights") if any(shape.stored for shape in stated.shapes) else instance.weights
         if ("served", weights) not in self._read:
@@ -194,21 +194,21 @@ class OwnGraph:
 
 
 class Comparisons(NamedTuple):
-    """Comparisons of the question of a file with what a caller states."""
+    """Comparisons of a file's question with the caller's statements, by word."""
 
     words: Compare  # what is stated, the graph among it
     faults: Iterable[str]  # differences that are found in any case
 
 
 def compare_partition(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """The question of a partition; graph and devices are all of it, so that nothing else may restrict it then."""
+    """Comparisons for the question of a partition."""
     words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_partition(stated.instance))
     faults = [] if own is None or "devices" not in statements else unstated(stated.instance, statements)
     return Comparisons(words, [f"question: {fault}, you state none" for fault in faults])
 
 
 def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """The question of a serving front, and what its runtime demands of it."""
+    """Comparisons for the question of a serving front, with the constraints of its runtime."""
     fault = _fault_of_runtime(stated)
     if any(
         len(nodes) == stated.instance.k for _, nodes in stated.instance.constraints.at_least
@@ -222,27 +222,27 @@ def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: Own
 
 
 def compare_placement(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Hold what the caller states against the question of a placement."""
+    """Comparisons for the question of a placement."""
     return Comparisons(
         of_placement(stated, statements) | _with_graph(own, lambda graph: graph.of_placement(stated.instance)), ()
     )
 
 
 def compare_plan(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """The question of a plan of so many microbatches, and how its layers are timed."""
+    """Comparisons for the question of a plan of microbatches, and the timing of its layers."""
     words = _by_graph(own, words_of(PlanStepWords)) | of_plan(stated, statements)
     return Comparisons(words | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
 
 
 def compare_grid(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """The question of a plan for a global batch, and how its layers are timed."""
+    """Comparisons for the question of a plan for a global batch, and the timing of its layers."""
     made = _by_graph(own, (*words_of(GridWords), *words_of(TrainedStepWords), "runtime"))
     words = made | of_grid(stated, statements)
     return Comparisons(words | _with_graph(own, lambda graph: graph.of_grid(stated.instance)), ())
 
 
 def compare_flow(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """The question of a flow, and the decoder and the devices that it is made of."""
+    """Comparisons for the question of a flow, its decoder and its devices."""
     words = _by_graph(own, ("devices", "memory", "bandwidth"))
     if (steps := stated.instance.steps) is not None:
         in_flight = "any number" if steps.in_flight is None else steps.in_flight
@@ -251,7 +251,7 @@ def compare_flow(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph 
 
 
 def _by_graph(own: OwnGraph | None, names: Iterable[str]) -> Compare:
-    """Comparison of words that a question is made of with its graph alone, where that is stated."""
+    """Comparison of words that only the graph determines, if a graph is stated."""
 
     def compare(name: str) -> str | None:
         if own is None:
@@ -262,7 +262,7 @@ def _by_graph(own: OwnGraph | None, names: Iterable[str]) -> Compare:
 
 
 def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """The question of a deployment: its decoder, servers, traffic and limits."""
+    """Comparisons for the question of a deployment: decoder, servers, traffic, limits."""
     words = of_deployment(stated, statements)
     return Comparisons(words | _with_graph(graph, lambda graph: graph.of_deployment(stated.instance)), ())
 
@@ -278,12 +278,12 @@ def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None])
 
 
 def _other_members(true: Any, asked: Any) -> str | None:
-    """Where the members of two questions differ first, short ones before long ones; None if they are the same."""
+    """First difference between two questions, short members first; None without one."""
     return _other_member("", *(nameless(question.document()) for question in (true, asked)))
 
 
 def _other_member(place: str, true: Any, asked: Any) -> str | None:
-    """Where two items of JSON differ first; None if they are the same."""
+    """First difference between two JSON values; None without one."""
     if true == asked:
         return None
     if isinstance(true, dict) and isinstance(asked, dict):
@@ -325,7 +325,7 @@ def _other_chain(stated: LayerChain, chain: LayerChain) -> str | None:
 
 
 def _fault_of_runtime(front: StatedServing) -> str | None:
-    """Hold the constraints of a serving front against those of its runtime; None where older files name no decoder."""
+    """Compare the constraints of a front with those of its runtime; None if they cannot be compared."""
     if front.source is None:
         return None
     try:

@@ -84,7 +84,7 @@ class Word:
 
 @cache
 def words_of(kind: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Word]]:
-    """Type and description of each word of a `TypedDict`, in the order of their declaration."""
+    """Type and description of each word of a `TypedDict`, in order of declaration."""
     words = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is not Annotated:
@@ -95,23 +95,23 @@ def words_of(kind: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Word]]:
 
 
 def types_of(hint: Any) -> set[Any]:
-    """Types of a union, without None; classes for generic types."""
+    """Types of a union except None; generic types by their classes."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return {get_origin(part) or part for part in parts} - {NoneType}
 
 
 def pick(kind: type[W], words: Mapping[str, Any]) -> W:
-    """The words of one kind among others."""
+    """The words of one kind from a larger set."""
     return cast(W, {name: words[name] for name in words_of(kind) if name in words})
 
 
 def chosen(kind: type[Mapping[str, Any]], words: Mapping[str, Any]) -> list[str]:
-    """Names of the words of a kind that differ from their defaults."""
+    """Names of the words of a kind whose values are not the defaults."""
     return [name for name, (_, word) in words_of(kind).items() if name in words and words[name] != word.default]
 
 
 def checked(kind: type[W], given: Mapping[str, Any], others: tuple[str, ...] = ()) -> W:
-    """All words of a kind, with defaults for those that are not given.
+    """All words of a kind, completed by defaults.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
 
 
 def _choices(word: Word) -> list[str]:
-    """The values of a word of which there are few, which its metavar lists; none for other words."""
+    """The few possible values of a word, as its metavar lists them; empty for other words."""
     return word.metavar.split("|") if word.metavar and re.fullmatch(r"[a-z0-9-]+(\|[a-z0-9-]+)+", word.metavar) else []
 
 
@@ -197,7 +197,7 @@ def path_of(name: str, value: Any) -> Path:
 
 
 def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
-    """Decorate a function whose keyword arguments are ``**words: Unpack[kind]``.
+    """Decorate a function with keyword arguments ``**words: Unpack[kind]``.
 
     The function receives all words, those that are not given by their defaults, and shows them in its signature; its
     docstring gets those that it does not document itself, as the help of the command line has them.
@@ -234,7 +234,7 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
 
 
 def _with_words(text: str, words: Mapping[str, tuple[Any, Word]]) -> str:
-    """Docstring whose parameters are its own, then the words that these leave out."""
+    """The docstring with its parameters followed by the words that it does not document."""
     before, heading, rest = inspect.cleandoc(text).partition("\nParameters\n----------\n")
     section, returns, after = rest.partition("\n\nReturns\n")
     lines = re.findall(r"^([\w, ]+?)(?: :.*)?$", section, flags=re.MULTILINE)
@@ -244,7 +244,7 @@ def _with_words(text: str, words: Mapping[str, tuple[Any, Word]]) -> str:
 
 
 def _entry(name: str, hint: Any, word: Word) -> str:
-    """Numpydoc entry of a word: the help of its option, in words of Python."""
+    """Numpydoc entry of a word: the option's help in Python's terms."""
     kinds = [getattr(kind, "__name__", str(kind)) for kind in get_args(hint) or (hint,) if kind is not NoneType]
     if choices := _choices(word):
         kinds = ["{" + ", ".join(f'"{choice}"' for choice in choices) + "}"]
@@ -268,7 +268,7 @@ class SeedWords(TypedDict, total=False):
 
 
 class SolverOptionWords(TypedDict, total=False):
-    """Options of a solver by its own names."""
+    """Options of a solver, by the names it has for them."""
 
     solver_options: Annotated[
         Mapping[str, str | float] | None,
@@ -286,7 +286,7 @@ class SolverWords(SolverOptionWords, total=False):
 
 
 class ProofWords(SeedWords, SolverWords, total=False):
-    """How models are solved, but for the time."""
+    """Settings for solving models, without the time limit."""
 
     solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", LIMITS)]
@@ -297,13 +297,13 @@ class ProofWords(SeedWords, SolverWords, total=False):
 
 
 class SolvingWords(ProofWords, total=False):
-    """How models are solved."""
+    """Settings for solving models."""
 
     time_limit: Annotated[float | None, Word("For each k, or none.", 60.0, "SECONDS", LIMITS, basic=True)]
 
 
 def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
-    """The words as a model takes them.
+    """The words as the record `SolveOptions`.
 
     Raises
     ------
@@ -324,7 +324,7 @@ def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
 
 
 def seeds_of(value: Any) -> list[int]:
-    """Seeds: a number, several, or a text such as "0,1,2"; none if they are left out.
+    """Seeds from a number, several, or a text such as "0,1,2"; empty if not given.
 
     Raises
     ------
@@ -336,7 +336,7 @@ def seeds_of(value: Any) -> list[int]:
 
 
 def budgets_of(value: Any) -> list[float | None]:
-    """Seconds for heuristics: a number, several, or a text such as "1,10,60"; their own steps if they are left out.
+    """Seconds for heuristics, from a number, several, or a text such as "1,10,60"; empty if not given.
 
     Raises
     ------

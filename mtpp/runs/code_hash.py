@@ -32,7 +32,7 @@ def sources_of(
     live: Iterable[str] = (),
     modules: Iterable[str] = (),
 ) -> str:
-    """Hash of the code that makes an answer: of `code_words`, which has the same parameters."""
+    """Hash of the code behind an answer, from `code_words`, whose parameters it has."""
     return hash_of(code_words(*things, glue=glue, homes=homes, live=live, modules=modules))
 
 
@@ -43,7 +43,7 @@ def code_words(
     live: Iterable[str] = (),
     modules: Iterable[str] = (),
 ) -> list[str]:
-    """Words that the code behind an answer is hashed by: values, definitions with hashes, packages with versions.
+    """The words hashed for the code behind an answer: values, definitions, package versions.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ def code_words(
 
 
 def code_hash(code: CodeType) -> str:
-    """Hash of byte code, wherever it stands: lines and docstrings do not count."""
+    """Hash of byte code, independent of line numbers and docstrings."""
     words: list[str] = []
     _spell_code(code, words)
     return hash_of(words)
 
 
 class _Walk:
-    """Collects what the hash of a method consists of: words for what objects hold, and where code is defined."""
+    """Collects everything that the hash of a method depends on."""
 
     def __init__(self, homes: Homes, live: frozenset[str]) -> None:
         self._homes, self._live = homes, live | {"__main__"}
@@ -92,7 +92,7 @@ class _Walk:
         self.mentioned: set[str] = set()  # by byte code
 
     def visit(self, value: Any) -> None:
-        """Add a value that code names, or that an object contains."""
+        """Add a value that code names or an object contains."""
         if isinstance(value, _PLAIN):
             self.words.append(f"{type(value).__name__} {value!r}")
         elif isinstance(value, np.ndarray | np.generic):
@@ -110,7 +110,7 @@ class _Walk:
             self._thing(value)
 
     def _spell(self, function: FunctionType) -> None:
-        """Add the byte code of one function, and everything that it names."""
+        """Add the byte code of a function, and everything that it names."""
         _spell_code(function.__code__, self.words)
         self.visit(function.__kwdefaults__)
         module = self._homes.read(module_of(function)) if module_of(function) != "__main__" else None
@@ -197,7 +197,7 @@ class _Walk:
 
 
 def module_of(thing: Any) -> str:
-    """Module of a function or a class; ``__main__`` if it is of none, as in a notebook."""
+    """Module of a function or a class; ``__main__`` if it has none, as in a notebook."""
     name = getattr(thing, "__module__", None)
     return name if isinstance(name, str) and name in sys.modules else "__main__"
 
@@ -223,7 +223,7 @@ def _spell_code(code: CodeType, words: list[str]) -> None:
 
 
 def _loads_first(code: CodeType) -> bool:
-    """Whether code uses its first constant, which otherwise is a docstring or a placeholder for one."""
+    """Whether code uses its first constant, which otherwise is just a docstring."""
     return any(step.opcode in dis.hasconst and step.arg == 0 for step in dis.get_instructions(code))
 
 
@@ -233,7 +233,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _imports(code: CodeType) -> list[tuple[str, str | None]]:
-    """Pairs of a module and a name in it (None for the module itself) that code imports, nested functions included."""
+    """Pairs (module, name) that code imports; the name is None for a whole module."""
     imports: list[tuple[str, str | None]] = []
     target = ""
     for step in dis.get_instructions(code):

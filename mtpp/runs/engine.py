@@ -36,14 +36,14 @@ _NOTEBOOK_SECONDS = 2.0
 
 
 class Bar(Protocol):
-    """Something that is told of each run."""
+    """Protocol of listeners to runs."""
 
     def advance(self, run: Run) -> None:
         """Count a run."""
 
 
 def own_bar(total: int) -> AbstractContextManager[Bar]:
-    """Progress of a call from Python: a bar on a terminal, a line in a notebook, elsewhere nothing."""
+    """Progress of a call from Python: a bar on a terminal, a line in a notebook, else nothing."""
     if "IPython" in sys.modules and hasattr(sys.modules["IPython"].get_ipython(), "kernel"):
         return NotebookLine(total)
     return RunBar(total) if sys.stderr.isatty() else _Silence()
@@ -51,7 +51,7 @@ def own_bar(total: int) -> AbstractContextManager[Bar]:
 
 class _Silence:
     def advance(self, run: Run) -> None:
-        """Say nothing."""
+        """Ignore the run."""
 
     def __enter__(self) -> _Silence:
         return self
@@ -61,7 +61,7 @@ class _Silence:
 
 
 class NotebookLine(_Silence):
-    """One line below a cell of a notebook, which changes while runs are made; short calls show none."""
+    """A progress line below a notebook cell; none for short calls."""
 
     def __init__(self, total: int) -> None:
         self._total, self._done, self._failed = total, 0, 0
@@ -86,7 +86,7 @@ class NotebookLine(_Silence):
 
 
 class RunBar:
-    """Progress bar for the `total` runs of a table, with the time left, unless it is silent; a context manager."""
+    """Progress bar over `total` runs with the remaining time; a context manager."""
 
     def __init__(self, total: int, *, silent: bool = False) -> None:
         self._silent = silent
@@ -105,7 +105,7 @@ class RunBar:
         self._task = self._bar.add_task("", total=total)
 
     def advance(self, run: Run) -> None:
-        """Count a run; report a failed or doubtful one at once."""
+        """Count a run; print a failed or doubtful one at once."""
         label = printable(f"{run['instance']}, k = {run['k']}, {run['method']}")
         self._done += 1
         if run["error"] is not None:
@@ -148,30 +148,30 @@ _ASKED = tuple(field.name for field in fields(Instance))
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job with what it starts from."""
+    """A pickled job with the runs that it starts from."""
 
     job: bytes
     heavy: dict[str, Heavy]  # graphs and methods that the job names by their hashes
 
     def luggage(self, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Pickled graphs and methods by their hashes, to be sent along with a job."""
+        """Pickled graphs and methods by hash, to be sent with a job."""
         return {name: pickle.dumps(self.heavy[name]) for name in hashes}
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Outcome of a job that names something which is not here."""
+    """Outcome of a job that refers to an object that the process does not have."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Outcome of a job that could not be begun."""
+    """Outcome of a job that could not start."""
 
     reason: str
 
 
 def pack(job: Job, start: Sequence[Run]) -> Parcel:
-    """A job and the runs that it starts from as bytes.
+    """Pickle a job and the runs that it starts from.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def pack(job: Job, start: Sequence[Run]) -> Parcel:
 
 
 def work(parcel: bytes, luggage: dict[str, bytes]) -> Run | Missing | Fault:
-    """Do a pickled job in a process of a pool; `luggage` holds the large objects that it has not seen yet, by name."""
+    """Do a pickled job in a worker process; `luggage` holds large objects that it may lack."""
     try:
         for name, data in luggage.items():
             _KEPT[name] = pickle.loads(data)
@@ -210,11 +210,11 @@ _HASHES: WeakKeyDictionary[Heavy, str] = WeakKeyDictionary()
 
 
 class _MissingError(Exception):
-    """An object with this hash was never sent to this process, or was dropped."""
+    """An object with this hash is not in this process."""
 
 
 class _Pickler(pickle.Pickler):
-    """Writes graphs and methods as their hashes, and an instance as the arguments that it was made from."""
+    """Pickler that replaces graphs and methods by their hashes."""
 
     def __init__(self, stream: io.BytesIO) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
@@ -246,7 +246,7 @@ def _instance(*values: Any) -> Instance:
 
 
 def _hash(thing: Heavy) -> str:
-    """Hash of all fields of a graph, names included although no cost depends on them; of a method that of its code."""
+    """Hash of all fields of a graph, names included, or of the code of a method."""
     if thing not in _HASHES:
         content = {field.name: getattr(thing, field.name) for field in fields(thing) if field.name != "call"}
         _HASHES[thing] = hashlib.sha256(pickle.dumps(content)).hexdigest()
@@ -267,7 +267,7 @@ _MOST_TRIES = 3
 
 
 def unfinished(jobs: Iterable[Job], log: RunLog) -> list[Job]:
-    """Different jobs that no run of `log` answers; a run of the version before does if the log accepts that."""
+    """Distinct jobs without a run in `log`."""
     open_jobs = []
     for job in {job.key: job for job in jobs}.values():
         run = log.runs.get(job.key)
@@ -322,7 +322,7 @@ def run_jobs(
 
 
 class _Loop:
-    """Jobs on their way: waiting, ready, running, done.
+    """State of all jobs: waiting, ready, running, done.
 
     Jobs that run when a process of a pool dies are suspects. They then run one at a time. A job whose process dies
     again is recorded as failed.
@@ -354,7 +354,7 @@ class _Loop:
         self._pool = workers.executor()
 
     def hand_over(self) -> None:
-        """Start jobs while there is room; a job that may have killed a worker runs alone."""
+        """Start jobs while there is room; suspects run alone."""
         try:
             if self._suspects and not self._running:
                 self._tried = self._suspects[0]
@@ -369,7 +369,7 @@ class _Loop:
             self._renew()
 
     def collect(self) -> None:
-        """Wait a moment, and write down what is done."""
+        """Wait a moment, then record finished jobs."""
         broken, patience = False, _HEARTBEAT
         while True:
             try:
@@ -384,7 +384,7 @@ class _Loop:
             self._renew()
 
     def stop(self) -> None:
-        """Start nothing more."""
+        """Start no further jobs."""
         with suppress(Exception):  # a cluster may be gone
             for future in self._running:
                 future.cancel()
@@ -420,7 +420,7 @@ class _Loop:
         return False
 
     def _submit(self, queue: deque[Job]) -> None:
-        """Hand over the first job of a queue; it stays there if the pool is broken."""
+        """Submit the first job of a queue; it stays in the queue if the pool is broken."""
         job = queue[0]
         start = job.chosen([self._log.runs[key] for key in job.waits_for if key in self._log.runs])
         future: Future[Any]
@@ -460,7 +460,7 @@ class _Loop:
         self._on_run(run)
 
     def _renew(self) -> None:
-        """Replace a broken process pool; its running jobs become suspects, which run one at a time."""
+        """Replace a broken process pool; its running jobs become suspects."""
         self._suspects += self._running.values()
         self._running.clear()
         self._sent.clear()

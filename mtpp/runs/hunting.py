@@ -73,7 +73,7 @@ class Case:
 
     @property
     def feature(self) -> str:
-        """The class that it is of."""
+        """The class of the case: plain, memory, constraints or kinds."""
         if len(self.kinds) > 1:
             return KINDS
         if self.rules:
@@ -81,7 +81,7 @@ class Case:
         return MEMORY if self.kinds[0].memory < math.inf else PLAIN
 
     def instance(self) -> Instance:
-        """The question; an `InputError` if the numbers are none."""
+        """The question of the case; an `InputError` if its numbers are invalid."""
         starts = np.cumsum([0, *(len(readers) for _, _, readers in self.tensors)])
         tensors = Tensors(
             np.array([u for u, _, _ in self.tensors], dtype=np.int64),
@@ -99,7 +99,7 @@ class Case:
         return Instance(graph, machines, "hunted", self.rules, k=k, activation_buffer=buffer, fit=self.fit)
 
     def smaller(self) -> Iterator[Case]:
-        """The case without one of its parts each, or with a plainer number."""
+        """Simpler cases: each without one part, or with simpler numbers."""
         if self.n > 1:
             yield from (self._without(v) for v in range(self.n))
         for name in ("tensors", "shared"):
@@ -137,7 +137,7 @@ class Case:
         return replace(self, **changes)
 
     def _without(self, v: int) -> Case:
-        """The case without a node; the nodes behind it move up."""
+        """The case without a node; later nodes are renumbered."""
 
         def moved(nodes: Sequence[int]) -> tuple[int, ...]:
             return tuple(w - (w > v) for w in nodes if w != v)
@@ -160,19 +160,19 @@ class Case:
 
 
 def _fewer(parts: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    """All but one of the parts."""
+    """All ways to leave out one part."""
     return (parts[:i] + parts[i + 1 :] for i in range(len(parts)))
 
 
 def _plainer(value: float) -> Iterator[float]:
-    """Numbers with fewer digits."""
+    """Numbers with fewer digits near a value."""
     for plain in (0.0, 1.0, float(f"{value:.0e}")):
         if len(repr(plain)) < len(repr(value)) or (plain == 0.0 and value in (1.0, 2.0)):
             yield plain
 
 
 def drawn(rng: random.Random, number: int, *, kinds: bool) -> Case:
-    """A random case: every other one without limits, the others with memory, rules or kinds of devices."""
+    """A random case; every second one is plain, the others have memory, rules or kinds."""
     feature = (PLAIN, MEMORY, PLAIN, RULES, MEMORY, KINDS if kinds else RULES)[number % 6]
     n = rng.randint(1, _MOST_OF_KINDS if feature == KINDS else _MOST_NODES)
     k = rng.randint(1, 3 if n <= 5 else 2)
@@ -209,7 +209,7 @@ def drawn(rng: random.Random, number: int, *, kinds: bool) -> Case:
 
 
 def _over_kinds(rng: random.Random, case: Case, speeds: Sequence[float], memory: float) -> Case:
-    """The case over a kind of devices of each speed, some with memories, bandwidths, rates or an order of their own."""
+    """The case over kinds with these speeds, and random memories, bandwidths, rates or order."""
     counts, memories = [rng.randint(1, 2) for _ in speeds], [memory] * len(speeds)
     if rng.random() < 0.5:
         memories = [memory * rng.choice((0.5, 1.0, 3.0)) for _ in speeds]
@@ -223,7 +223,7 @@ def _over_kinds(rng: random.Random, case: Case, speeds: Sequence[float], memory:
 
 
 def _drawn_rules(rng: random.Random, case: Case, nodes: Callable[[int, int], tuple[int, ...]]) -> Constraints:
-    """Side constraints on a case; `nodes` draws so many of its nodes, at least and at most."""
+    """Random side constraints on a case."""
     n, k, several = case.n, case.k, len(case.kinds) > 1
     first = rng.randrange(k)
     return Constraints(
@@ -236,7 +236,7 @@ def _drawn_rules(rng: random.Random, case: Case, nodes: Callable[[int, int], tup
 
 
 def partitions(instance: Instance) -> Iterator[Partition]:
-    """All partitions that obey and fit, each in an order of least peak."""
+    """All feasible partitions, each in an order of least peak."""
     edges = instance.graph.edges.tolist()
     sequences = {
         kinds
@@ -270,7 +270,7 @@ _TWICE, _LIMITED = 4, 10
 
 @dataclass(frozen=True)
 class Counterexample:
-    """The smallest question that a method fails."""
+    """The smallest question found on which a method is wrong."""
 
     complaint: str  # in one line
     instance: Instance
@@ -278,7 +278,7 @@ class Counterexample:
     number: int  # of the question that was drawn
 
     def save(self, folder: str | Path, name: str) -> list[Path]:
-        """Write the graph, and the whole question with its optimum as an answer file (mtpp-answer/1).
+        """Write the graph, and the question with its optimum as an answer file (mtpp-answer/1).
 
         Raises
         ------
@@ -321,7 +321,7 @@ class Hunt:
     interrupted: bool = False
 
     def document(self) -> dict[str, Any]:
-        """The same as the members of a JSON object."""
+        """The hunt as JSON members."""
         it = self.counterexample
         return {
             "method": self.method,
@@ -363,7 +363,7 @@ def hunt_by(
     solver: str = "highs",
     on_progress: Callable[[Progress], None] = ignore,
 ) -> Hunt:
-    """Try a method on questions until one is found that it fails, which is made small, or the time is over.
+    """Try a method on questions until it is wrong on one, which is then reduced, or time is up.
 
     Parameters
     ----------
@@ -410,13 +410,13 @@ _NO_ANSWER = (NothingFoundError.__name__, OneKindError.__name__)
 
 @dataclass
 class _Trial:
-    """A method with its solver, whose answers are held against brute force."""
+    """A method with its solver, compared with brute force."""
 
     method: RunMethod
     solver: str
 
     def complaint(self, case: Case, number: int) -> str | None:
-        """Fault of the answer to a case in one line, `_TRUE`, or "" without an answer; None if it is no question."""
+        """Fault of the answer to a case in one line; None if the case is no question."""
         try:
             instance = case.instance()
         except InputError:
@@ -442,7 +442,7 @@ class _Trial:
         return _fault(runs[0], runs[-1], instance, optimum, limit) or _TRUE
 
     def shrunk(self, case: Case, number: int, complaint: str, end: float) -> Counterexample:
-        """The smallest case around this one that fails in the same way; made within the time, or ten seconds more."""
+        """The smallest case derived from this one that has the same fault, found within the time."""
         until, kind, smaller = max(end, time.monotonic() + _PATIENCE), _kind(complaint), case.smaller()
         while time.monotonic() < until and (less := next(smaller, None)) is not None:
             verdict = self.complaint(less, number)
@@ -454,12 +454,12 @@ class _Trial:
 
 
 def _kind(complaint: str) -> str:
-    """The complaint without its numbers."""
+    """The complaint with numbers removed."""
     return "".join(c for c in complaint if c.isalpha() or c == " ")[:40]
 
 
 def _fault(run: Run, again: Run, instance: Instance, optimum: Partition, limit: float | None) -> str | None:
-    """Fault of a run and of its repetition; None if there is none."""
+    """Fault of a run or of its repetition; None without one."""
     bound, cost = run.get("bound"), run.get("bottleneck")
     if bound is not None and exceeds(bound, optimum.bottleneck):
         return f"the bound {bound!r} is above the optimum {optimum.bottleneck!r}"
@@ -484,7 +484,7 @@ def hunt_methods(
     solver: str = "highs",
     on_progress: Callable[[Progress], None] = ignore,
 ) -> list[Hunt]:
-    """A hunt for each method, which share the time; "all" stands for all of the registries.
+    """A hunt for each method, which share the time; "all" means all registered methods.
 
     Raises
     ------

@@ -33,7 +33,7 @@ MEASURED = "measured"
 
 
 class Job(ABC):
-    """One run to be made.
+    """One run to be made, perhaps in another process.
 
     A job can be pickled, as another process may run it. Its answer depends on its key alone: neither on where it runs,
     nor on what runs at the same time.
@@ -42,36 +42,36 @@ class Job(ABC):
     @property
     @abstractmethod
     def key(self) -> str:
-        """Hash of everything that the answer depends on, the code that makes it too."""
+        """Hash of everything on which the answer depends, including the code."""
 
     @property
     def old_key(self) -> str | None:
-        """Key of the same question in files of the version before, which did not know the code."""
+        """Key of the same question in files of earlier versions, without the code."""
         return None
 
     @property
     def waits_for(self) -> Sequence[str]:
-        """Keys of the jobs whose runs this one starts from."""
+        """Keys of the jobs whose runs are needed to start this one."""
         return ()
 
     @abstractmethod
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
-        """One line for the file of runs; without arguments, its fields."""
+        """The run for the file; without arguments, only the fields of the question."""
 
     @abstractmethod
     def answer(self, start: Sequence[Run]) -> Run:
         """Do the work, and return the fields of the answer."""
 
     def chosen(self, start: Sequence[Run]) -> Sequence[Run]:
-        """Those runs among what it waits for that the answer needs."""
+        """The runs, among those the job waited for, that the answer uses."""
         return start
 
     def refusal(self) -> str | None:
-        """Why this process, which did not make the job, must not run it: its code is another; None if it may."""
+        """Why this process must not run the job, as its code differs; None if it may."""
         return None
 
     def run(self, start: Sequence[Run] = ()) -> Run:
-        """Make the run, given the runs of the jobs that it waits for; a failure is a line with an error text.
+        """Make the run from the runs that the job waited for; an error becomes a run with an error text.
 
         Raises
         ------
@@ -88,25 +88,25 @@ class Job(ABC):
         return self.record(seconds, **answer) | circumstances.fields()
 
     def failure(self, error: str) -> Run:
-        """The line of a run that left no answer, as its process died."""
+        """The run of a job whose process died."""
         return self.record(error=error) | NOTHING
 
     def line(self, about: Run, seconds: float | None, error: str | None, answer: Run) -> Run:
-        """A line for the file of runs: what the study says of the job and its answer, and what all lines have."""
+        """A run for the file: fields of job and answer, and fields that all runs have."""
         run = {"version": package_version(), "seconds": seconds, "error": error}
         return {"key": self.key, **about, **run, **answer}
 
     @staticmethod
     def failed(run: Run) -> bool:
-        """Whether a run has no answer, so that it is worth another try."""
+        """Whether a run has no answer, so that it should be repeated."""
         return run["error"] is not None
 
     def is_done(self, run: Run | None) -> bool:
-        """Whether a run of the file answers the job; one that failed, or lacks a field, is made again."""
+        """Whether a run answers the job; a failed or incomplete one does not."""
         return run is not None and run.keys() >= _fields(self) and not self.failed(run)
 
     def adopted(self, run: Run) -> Run | None:
-        """A run of the version before as an answer to this job, the fields that it lacks missing; None if it is none.
+        """A run of an earlier version as an answer to this job; None if it cannot be one.
 
         Of how it was made nothing more is claimed than it says.
         """
@@ -117,16 +117,16 @@ class Job(ABC):
 
 
 class StudyJob(Job):
-    """A job of a study, whose question is a list of plain values; its code is that of its class."""
+    """A job of a study, whose question is a list of plain values, and whose code is that of its class."""
 
     @property
     @abstractmethod
     def question(self) -> list[Any]:
-        """All but the code that the answer depends on."""
+        """All plain values on which the answer depends, without the code."""
 
     @cached_property
     def sources(self) -> str:
-        """Hash of the code, as the process saw it that made the job."""
+        """Hash of the code in the process that made the job."""
         return _sources(type(self))
 
     @cached_property
@@ -136,11 +136,11 @@ class StudyJob(Job):
 
     @property
     def old_key(self) -> str | None:
-        """Key that counted the version of the package in place of the code."""
+        """Key of earlier versions, with the package version in place of the code."""
         return key_of([*self.question, package_version()])
 
     def refusal(self) -> str | None:
-        """Why this process must not run the job: its code is not the caller's; None if it may."""
+        """Why this process must not run the job, as its code differs from the caller's; None if it may."""
         return None if _sources(type(self)) == self.sources else other_code(type(self).__name__)
 
     def line(self, about: Run, seconds: float | None, error: str | None, answer: Run) -> Run:
@@ -149,12 +149,12 @@ class StudyJob(Job):
 
 
 def key_of(question: Any) -> str:
-    """Hash of plain values."""
+    """Hash of a list of plain values."""
     return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
 
 
 def other_code(name: str) -> str:
-    """Sentence about a worker whose code, or packages that it imports, are not the caller's."""
+    """Sentence about a worker whose code or packages differ from the caller's."""
     return (
         f"the worker on {platform.node()} has other code of {name}, or other versions of packages, than the caller; "
         "install the same, and start both again."
@@ -162,7 +162,7 @@ def other_code(name: str) -> str:
 
 
 def _fields(job: Job) -> frozenset[str]:
-    """Names of the fields of a run, the same for all jobs of a class."""
+    """Names of the fields of a run, equal for all jobs of a class."""
     kind = type(job)
     if kind not in _FIELDS:
         _FIELDS[kind] = frozenset(job.record())
@@ -195,7 +195,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(
 
 @dataclass
 class Circumstances:
-    """Circumstances of a run that begins now."""
+    """Where and when a run takes place, from its start on."""
 
     watch: Stopwatch = field(default_factory=Stopwatch)
     start: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -204,7 +204,7 @@ class Circumstances:
     more: float = 0.0  # seconds of processes that outlive the run
 
     def fields(self) -> dict[str, Any]:
-        """Fields of the run that has ended now."""
+        """Fields of the run, at its end."""
         return {
             **_machine(),
             "load": self.load,
@@ -215,7 +215,7 @@ class Circumstances:
 
 @cache
 def _machine() -> dict[str, Any]:
-    """Fields of a run that do not change while a process lives."""
+    """Fields of a run that are constant in a process."""
     versions = {"python": platform.python_version(), **{name: package_version(name) for name in _PACKAGES}}
     return {
         "commit": _commit(),
@@ -230,7 +230,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Commit of the checkout that this code lies in, with "-dirty" if files were changed; None outside of one."""
+    """Commit of the checkout with this code, with "-dirty" after changes; None without a checkout."""
     if not (_ROOT / ".git").exists():
         return None
     commit = _git("rev-parse", "HEAD")
@@ -260,7 +260,7 @@ def _processor() -> str | None:
 
 
 def _load() -> float | None:
-    """Average number of processes that wanted to run in the last minute; None where the system does not say."""
+    """Load average of the last minute; None where the system does not say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
@@ -288,7 +288,7 @@ Run = dict[str, Any]
 
 
 def read_runs(path: str | Path) -> list[Run]:
-    """Read the runs of a file, the last line of each key, in the order of first appearance.
+    """Read the runs of a file; of several with one key the last counts.
 
     Raises
     ------
@@ -302,14 +302,14 @@ def read_runs(path: str | Path) -> list[Run]:
 
 
 def remarks(run: Run) -> list[str]:
-    """Doubts about a heuristic: "late" if it took more than 1.1 of its time, "not repeatable" if answers differed."""
+    """Doubts about a heuristic's run: "late" beyond 1.1 of its time, "not repeatable" if answers differ."""
     limit = run.get("time_limit") if run.get("kind") == "heuristic" else None
     doubts = ["late"] if limit is not None and (run["seconds"] or 0.0) > _OVER * limit else []
     return doubts + ["not repeatable"] * (run.get("repeatable") is False)
 
 
 class RunLog:
-    """A file of runs that this process alone appends to; a context manager.
+    """A file of runs that only this process appends to; a context manager.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ class RunLog:
             self._opened = opened.pop_all()
 
     def append(self, run: Mapping[str, Any]) -> None:
-        """Write one run, durably.
+        """Write a run durably.
 
         Raises
         ------
@@ -382,7 +382,7 @@ class RunLog:
 
 
 def _parse(path: str | Path) -> tuple[dict[str, Run], int, bool]:
-    """Runs by key; bytes at the end that are the beginning of a line of ours; whether what is before them ends a line.
+    """Runs by key, and how an incomplete last line must be repaired.
 
     Only what we wrote ourselves is ever cut off.
     """
@@ -414,7 +414,7 @@ def _parse(path: str | Path) -> tuple[dict[str, Run], int, bool]:
 
 
 def _compact(run: Run, shared: dict[Any, Any]) -> Run:
-    """The run with texts and versions replaced by equal objects of earlier runs, as many lines repeat them."""
+    """The run with repeated texts and versions shared with earlier runs."""
     compact = {}
     for name, value in run.items():
         if isinstance(value, str):
@@ -430,7 +430,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _sound(run: Run) -> bool:
-    """Whether the key is there, and each field that is there and not missing has its type."""
+    """Whether the run has a key, and every field has its type."""
     if not isinstance(run["key"], str) or not _is_trace(run.get("trace", _A_MOMENT)):
         return False
     for name, value in run.items():
@@ -445,7 +445,7 @@ def _sound(run: Run) -> bool:
 
 
 def _is_trace(value: Any) -> bool:
-    """Whether this is a list of seconds, cost and bound, of which the last two may be missing."""
+    """Whether a value is a list of (seconds, cost, bound), the last two perhaps missing."""
     points = value if isinstance(value, list) and value else [()]
     return all(
         isinstance(point, list)

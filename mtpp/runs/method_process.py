@@ -50,7 +50,7 @@ _MOST = 4
 
 
 class ModelKind(NamedTuple):
-    """Kind of a model of a caller."""
+    """Properties of a caller's model."""
 
     exact: bool  # whether what it finds are partitions of its own
     by_solver: bool
@@ -58,7 +58,7 @@ class ModelKind(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Question to a method."""
+    """A question for a method, with its options."""
 
     instance: Instance
     options: SolveOptions  # a search takes seed and time limit from it
@@ -66,7 +66,7 @@ class Task(NamedTuple):
 
 
 class MethodAnswer(NamedTuple):
-    """Answer of a method: a partition, a bound, or both; seconds by clock without compiling, and by processor."""
+    """Answer of a method (partition, bound, or both), with clock and processor seconds."""
 
     block: list[int] | None  # of each node
     order: list[int] | None  # of the nodes
@@ -77,13 +77,13 @@ class MethodAnswer(NamedTuple):
 
 
 def end_processes() -> None:
-    """End the processes that are kept for methods."""
+    """End the processes kept for methods."""
     while _KEPT:
         _KEPT.popitem()[1].end()
 
 
 def ask_here(method: Any, task: Task, patience: float | None, grace: float | None) -> MethodAnswer:
-    """Run a method of this process in a copy of it; where the system makes none, in this process, to its end.
+    """Run a method of this process in a fork or, where forks are not possible, here.
 
     Parameters
     ----------
@@ -104,14 +104,14 @@ def ask_here(method: Any, task: Task, patience: float | None, grace: float | Non
 
 
 def _limit(patience: float | None, grace: float | None) -> float | None:
-    """Seconds until a method is ended; None for never."""
+    """Seconds after which a method is ended; None for never."""
     return None if patience is None else _OVER * patience + (GRACE if grace is None else grace)
 
 
 def ask_process(
     sources: str, place: Place, task: Task | None, patience: float | None = None, grace: float | None = None
 ) -> dict[str, Any]:
-    """Run a method of a file or a module in a process that is kept for it; without a task, say what kind it is of.
+    """Run a method of a file or a module in a process kept for it; without a task, return its kind.
 
     Raises
     ------
@@ -153,7 +153,7 @@ class _Process:
         self._place, self._kind = place, dict[str, Any]()
 
     def ask(self, task: Task | None, limit: float | None, interrupted: threading.Event) -> dict[str, Any]:
-        """Answer to a question, or the kind of the method without one; loads the method first if it is not loaded."""
+        """Send a question, or ask for the kind of the method; load the method first if needed."""
         if not self._kind:
             loaded = self._exchange(self._place, LOADING, interrupted, "it was not loaded")
             if "error" in loaded:
@@ -164,14 +164,14 @@ class _Process:
         return self._exchange(task, limit, interrupted, "it did not end")
 
     def end(self) -> None:
-        """End the process and all that it has started."""
+        """End the process and its children."""
         self._kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
 
     def _kill(self) -> int:
-        """Kill the process and its group; return its exit code.
+        """Kill the process and its group, only once; return its exit code.
 
         This is done once only: when the process has ended, others may get its number.
         """
@@ -218,7 +218,7 @@ _OF_PARENT: list[_Process] = []  # kept, as to close their pipes would wait for 
 
 
 def _begin_anew() -> None:
-    """Keep no processes of the parent in a fork, which has none of the threads that read their answers."""
+    """Forget the parent's processes in a fork, which lacks the threads that read their answers."""
     _OF_PARENT.extend(_KEPT.values())
     _KEPT.clear()
 
@@ -228,7 +228,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _tried(method: Any, task: Task) -> MethodAnswer:
-    """Run a method; any failure of it is a `MethodError`."""
+    """Run a method; every failure is a `MethodError`."""
     watch, begin = Stopwatch(), time.process_time()
     try:
         partition, bound = _proved(method, task) if is_model(method) else (_searched(method, task), None)
@@ -246,7 +246,7 @@ def _tried(method: Any, task: Task) -> MethodAnswer:
 
 
 def is_model(method: Any) -> bool:
-    """Whether a method is a formulation or an algorithm, which proves bounds; otherwise it searches."""
+    """Whether a method is a formulation or an algorithm, which proves bounds, rather than a search."""
     from mtpp_models.bounds.algorithm import Algorithm
     from mtpp_models.formulations.formulation import Formulation
 
@@ -276,7 +276,7 @@ def _proved(model: Any, task: Task) -> tuple[Partition | None, float | None]:
 
 
 def _load(place: Place) -> Any:
-    """The method of a place; a file is loaded as its text says, under a name of its own."""
+    """The method at a place; a file is loaded as a module of its text, under a unique name."""
     module_name, file, text, name = place
     if module_name is not None:
         module = importlib.import_module(module_name)
@@ -337,7 +337,7 @@ def _serve(questions: queue.SimpleQueue[Any], answers: IO[str]) -> None:
 
 
 def _listen(stream: IO[bytes], questions: queue.SimpleQueue[Any]) -> None:
-    """Take in questions; end with the process that asks, whatever is being done."""
+    """Receive questions; end this process when the caller ends, whatever it is doing."""
     try:
         while True:
             questions.put(pickle.load(stream))
@@ -346,7 +346,7 @@ def _listen(stream: IO[bytes], questions: queue.SimpleQueue[Any]) -> None:
 
 
 def _main() -> None:
-    """Keep the pipes to the caller from what the method reads and prints."""
+    """Serve questions, with the caller's pipes protected from what the method reads and prints."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -59,7 +59,7 @@ _MODELS = "a Formulation, an Algorithm, a name, package.module:NAME or file.py:N
 
 @dataclass(frozen=True, eq=False)
 class OwnMethod:
-    """A search or a bound of a caller."""
+    """A search or a bound written by the caller."""
 
     name: str  # as runs call it
     function: str  # its name in its module or file
@@ -72,12 +72,12 @@ class OwnMethod:
 
     @property
     def can_travel(self) -> bool:
-        """Whether other processes can load it."""
+        """Whether other processes can load the method."""
         return self.module is not None or self.text is not None
 
     @property
     def place(self) -> Place:
-        """Where other processes find it."""
+        """Where other processes find the method."""
         return self.module, self.file, self.text, self.function
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class OwnMethod:
         return vars(self) | {"call": None}
 
     def load(self) -> None:
-        """Load it in the process that is kept for it.
+        """Load the method in a process kept for it.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class OwnMethod:
     def answer(
         self, task: Task, patience: float | None, grace: float | None = None
     ) -> tuple[Partition | None, MethodAnswer]:
-        """Run it in a process of its own; the partition that it returns, and all else.
+        """Run the method in a process; return its partition and the fields of its answer.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class OwnMethod:
         return partition, answer
 
     def result(self, task: Task, patience: float | None, grace: float | None = None) -> Result:
-        """The outcome of a run as a result, whose bound is stated; errors are those of `answer` but Ctrl-C."""
+        """Outcome of a run as a result with a stated bound; errors as of `answer`, but not Ctrl-C."""
         try:
             partition, answer = self.answer(task, patience, grace)
         except KeyboardInterrupt:
@@ -141,7 +141,7 @@ class OwnMethod:
         return self.stating(result, answer.bound)
 
     def stating(self, result: Result, value: float | None) -> Result:
-        """The result of this method with its bound, as nothing here has proved it."""
+        """A result of this method with its bound marked as stated, not proved."""
         if value is None:
             return replace(result, bound=None)
         bound = Bound(value, STATED, optimal=False, witness={"by": self.name, "sources": self.sources})
@@ -160,7 +160,7 @@ def _refuse_above(bound: float, instance: Instance, partitions: Iterable[Partiti
 
 
 def turns_of(methods: Iterable[Any]) -> list[LoopMethod[Instance, Partition]]:
-    """Methods of a caller as the loop of certification takes them, for `certify`.
+    """Methods of a caller in the form that the loop of `certify` takes.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def _turn_of(method: OwnMethod) -> LoopMethod[Instance, Partition]:
 
 
 def own_method(candidate: Any) -> OwnMethod | str:
-    """A method of a caller; the name of a method if it is none of them, or one that this project has.
+    """The caller's method; or the name, if it is one of this project's.
 
     Raises
     ------
@@ -216,19 +216,19 @@ def own_method(candidate: Any) -> OwnMethod | str:
 
 
 def is_address(method: str) -> bool:
-    """Whether a text says where a method is, as mine.py:NAME; exact:lp does not, and mine.py:lp does."""
+    """Whether a text is the address of a method, such as mine.py:NAME (but not exact:lp)."""
     relaxed = method.endswith(LP_SUFFIX) and base_name(method) in MODELS
     return method.endswith(".py") or (":" in method and not relaxed)
 
 
 def refuse_taken_name(method: OwnMethod) -> None:
-    """Refuse a method that is called as one of this project."""
+    """Refuse a method whose name this project uses."""
     if method.name in HEURISTICS.shipped or base_name(method.name) in {CERTIFY, *MODELS.shipped}:
         raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
 
 
 def base_name(method: str) -> str:
-    """Name without what is added to the model or taken from it.
+    """Name of a model without suffixes for added or removed parts.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def base_name(method: str) -> str:
 
 
 def own_model(candidate: Any) -> OwnMethod | None:
-    """The bound of a caller that a model names or is; None for those of this project.
+    """The caller's bound behind a model; None for this project's models.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def own_model(candidate: Any) -> OwnMethod | None:
 
 
 def _is_shipped(model: Model) -> bool:
-    """Whether a model is one of this project, perhaps strengthened."""
+    """Whether a model belongs to this project, perhaps strengthened."""
     return model.name.partition("+")[0] in MODELS.shipped and find_model(model.name) == model
 
 
@@ -271,19 +271,19 @@ def _functions(run: Any) -> Iterator[Any]:
 
 
 def _of_method(method: Method[Instance, Partition]) -> OwnMethod:
-    """The function behind a registered method that is not ours, without what the registry adds."""
+    """The function behind a registered method of another package."""
     *_, function = _functions(method.run) if PROJECT.find(module_of(method.run)) else (method.run,)
     return _of_object(function, function, method.name)
 
 
 def _of_model(model: Model) -> OwnMethod:
-    """A formulation or an algorithm; other processes load it by the name that it has in its module."""
+    """The caller's formulation or algorithm, which other processes load by its name in its module."""
     function = model.cases if isinstance(model, Formulation) else getattr(model, "run", model.prove)
     return replace(_of_object(model, function, model.name), model=kind_of(model))
 
 
 def _of_object(method: Any, function: Any, name: str) -> OwnMethod:
-    """The method of an object of this process, with the place of its code if other processes can load it from there."""
+    """The method of an object of this process, with its place if other processes can load it."""
     function = unwrap(getattr(function, "py_func", function))
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not isinstance(function, FunctionType):
@@ -322,7 +322,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _named(address: str) -> OwnMethod:
-    """The method of an address; where its source does not say of which kind it is, it is loaded to see that.
+    """The method at an address; it is loaded if its source does not tell its kind.
 
     One that cannot be loaded counts as a search, and fails when it is run.
     """
@@ -341,7 +341,7 @@ def _named(address: str) -> OwnMethod:
 
 
 def _functions_of(method: OwnMethod) -> list[str]:
-    """Names of the functions at the top of the source of a method."""
+    """Names of top-level functions in the source of a method."""
     text = method.text
     if text is None:
         spec = find_spec(str(method.module))
@@ -382,7 +382,7 @@ def _of_module(name: str, module: str, function: str) -> OwnMethod:
 
 
 def _check_name(file: str, text: str, name: str) -> None:
-    """Refuse a name that a source does not define."""
+    """Refuse a name that the source does not define."""
     try:
         tree = syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError) as error:

@@ -37,7 +37,7 @@ _MOST_POINTS = 100
 
 @dataclass(frozen=True, eq=False)
 class RunMethod:
-    """A heuristic, a bound, or "certify", and the code that it is made of."""
+    """A heuristic, a bound, or "certify", with the hash of its code."""
 
     name: str
     sources: str  # hash of that code
@@ -45,12 +45,12 @@ class RunMethod:
 
     @property
     def is_search(self) -> bool:
-        """Whether it is a heuristic, which needs no partition to start from."""
+        """Whether the method is a heuristic, which needs no partition to start from."""
         return self.name in HEURISTICS if self.own is None else self.own.model is None
 
     @cached_property
     def needs_solver(self) -> bool:
-        """Whether a solver works for it."""
+        """Whether the method uses a solver."""
         if self.is_search:
             return False
         if self.own is not None:
@@ -59,7 +59,7 @@ class RunMethod:
 
     @property
     def finds_partitions(self) -> bool:
-        """Whether a partition in a run is its own, and not the one that it started from."""
+        """Whether runs contain new partitions, rather than the one they started from."""
         if self.is_search or self.name == CERTIFY:
             return True
         if self.own is not None:
@@ -68,7 +68,7 @@ class RunMethod:
 
     @property
     def takes_kinds(self) -> bool:
-        """Whether it answers questions over several kinds of devices; a function of a caller may."""
+        """Whether the method takes several kinds of devices; a caller's function may."""
         if self.own is not None:
             return self.own.model is None or self.own.model.any_kinds
         if self.name in HEURISTICS:
@@ -77,17 +77,17 @@ class RunMethod:
 
     @property
     def can_travel(self) -> bool:
-        """Whether other processes can run it."""
+        """Whether other processes can run the method."""
         return self.own is None or self.own.can_travel
 
     def is_same_here(self) -> bool:
-        """Whether this process has the code that the caller has; a method of a caller brings its own."""
+        """Whether this process has the caller's code of the method."""
         return self.own is not None or _loaded_method(self.name).sources == self.sources
 
     def answer(
         self, instance: Instance, options: SolveOptions, start: Partition | None, patience: float | None, *, twice: bool
     ) -> Run:
-        """Fields of the answer; if `twice`, whether a heuristic of a caller gives the same one again.
+        """Fields of the answer; with `twice`, also whether a repetition gives the same one.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class RunMethod:
 
 
 def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
-    """Methods by name, as functions or models, or where these are, with the code that they have now.
+    """Methods by name, from names, functions, models or addresses, with their present code.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def check_method(name: str) -> None:
 
 @lru_cache
 def solver_version(name: str) -> str | None:
-    """Version of a solver, if it can run here."""
+    """Version of a solver, if it can run on this machine."""
     try:
         return SOLVERS[name].version() if name in SOLVERS else None
     except SolverFaultError:
@@ -167,7 +167,7 @@ def solver_version(name: str) -> str | None:
 
 
 def describe(partition: Partition) -> Run:
-    """Fields of a partition."""
+    """Fields of a run about a partition."""
     answer: Run = {"bottleneck": partition.bottleneck, "block": partition.block.tolist()}
     if partition.instance.needs_peaks:  # else the order costs nothing
         answer["order"] = partition.order.tolist()
@@ -189,7 +189,7 @@ def _searched(instance: Instance, name: str, seed: int, time_limit: float | None
 
 
 def proved(name: str, instance: Instance, options: SolveOptions, start: Partition | None) -> Run:
-    """Fields of the answer of a bound."""
+    """Fields of a run about a bound."""
     if name == CERTIFY:
         result = certify(instance, options, start=start, on_fault=_fail)
     elif name.endswith(LP_SUFFIX):
@@ -218,7 +218,7 @@ def _fail(fault: Exception) -> None:
 
 
 def _sources(method: str | OwnMethod, homes: Homes) -> str:
-    """Hash of the code of a method, and of the functions here that call it."""
+    """Hash of the code of a method, and of the functions that call it."""
     if isinstance(method, OwnMethod):
         glue = search if method.model is None else solve
         return sources_of(method.sources, glue=[describe, glue], homes=homes)
@@ -232,7 +232,7 @@ def _sources(method: str | OwnMethod, homes: Homes) -> str:
 
 @lru_cache
 def _loaded_method(name: str) -> RunMethod:
-    """A method of this project with the hash of its code as this process has loaded it."""
+    """A method of this project with the hash of its code as loaded."""
     return RunMethod(name, _sources(name, Homes(PROJECT)))
 
 
@@ -260,13 +260,13 @@ class PartitionJob(Job):
 
     @property
     def identity(self) -> Run:
-        """Fields that the answer depends on."""
+        """Fields on which the answer depends."""
         more = {"solver_version": self.solver_version, "sources": self.by.sources}
         time_limit = self.budget if self.by.is_search else self.options.time_limit
         return {**self._question(time_limit), **more}
 
     def _question(self, time_limit: float | None) -> Run:
-        """Fields that the answer depends on, but for the code."""
+        """Fields on which the answer depends, without the code."""
         platform, options = self.instance.platform, None if self.by.is_search else self.options
         fields = {
             "graph": self.instance.graph.content_hash,
@@ -295,7 +295,7 @@ class PartitionJob(Job):
 
     @property
     def old_key(self) -> str | None:
-        """Key that counted the version of the package in place of the code."""
+        """Key of earlier versions, with the package version in place of the code."""
         if self.budget is not None or self.by.own is not None:
             return None
         time_limit = None if self.by.is_search else self.options.time_limit
@@ -325,7 +325,7 @@ class PartitionJob(Job):
         }
 
     def is_done(self, run: Run | None) -> bool:
-        """Whether a run of the file answers the job; a heuristic's has a partition."""
+        """Whether a run answers the job; a heuristic's must have a partition."""
         if run is None or not super().is_done(run) or run["seconds"] is None:
             return False
         if self.twice and run["repeatable"] is None:
@@ -338,7 +338,7 @@ class PartitionJob(Job):
         return [] if best is None else [best]
 
     def refusal(self) -> str | None:
-        """Why this process must not run the job: its method or solver is not the caller's; None if it may."""
+        """Why this process must not run the job, as its method or solver differs; None if it may."""
         if not self.by.is_same_here():
             return other_code(self.method)
         solver = self.options.solver
@@ -367,7 +367,7 @@ def jobs_of(
     budgets: Sequence[float | None] = (None,),
     profile: str | None = None,
 ) -> list[PartitionJob]:
-    """Every method on every instance; bounds wait for the heuristics of their instance.
+    """Jobs for every method on every instance; bounds wait for the instance's heuristics.
 
     Parameters
     ----------
@@ -419,5 +419,5 @@ def jobs_of(
 
 
 def _best(runs: Sequence[Run]) -> Run | None:
-    """The run with the best partition, the first one in a tie."""
+    """The run with the best partition, the first of equal ones."""
     return min((run for run in runs if run["error"] is None), key=lambda run: run["bottleneck"], default=None)

@@ -57,7 +57,7 @@ _FILE_NAME = re.compile(r"[\w./ -]{1,200}\.\w{1,10}")
 
 @dataclass(frozen=True)
 class Part:
-    """A statement at the top of a module, a method, or what else a class says, as far as other code depends on it."""
+    """A top-level statement, a method, or another part of a class, as a unit of dependency."""
 
     digest: str  # of its syntax tree, or of data
     names: frozenset[str] = frozenset()  # that it mentions: of definitions, imports and attributes
@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Use:
-    """A definition with what it uses."""
+    """A definition with the names that it uses."""
 
     digest: str  # of its parts, and of what imported names mean there
     names: frozenset[str]  # that it mentions
@@ -76,7 +76,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Module:
-    """A source file, as far as other code depends on it."""
+    """A source file as a set of parts."""
 
     name: str
     path: Path
@@ -89,24 +89,24 @@ class Module:
 
     @property
     def is_package(self) -> bool:
-        """Whether it is the beginning of a package."""
+        """Whether the file is a package's ``__init__``."""
         return self.path.name == "__init__.py"
 
     def methods(self, name: str) -> list[str]:
-        """Parts that are methods of a class; none if it is no class."""
+        """Parts that are methods of a class; empty if the name is no class."""
         return [part for part in self.parts if part.startswith(f"{name}.")]
 
 
 @dataclass(frozen=True)
 class Home:
-    """Folder with modules: those with one of the first names, or all."""
+    """A folder with modules; either all count, or those with certain first names."""
 
     folder: Path
     tops: frozenset[str] | None = None
     is_project: bool = False  # whose packages compute nothing while they are imported, and whose data all count
 
     def find(self, name: str) -> Path | None:
-        """The file of a module; None if it is not here."""
+        """The file of a module; None if the folder does not have it."""
         parts = name.split(".")
         if self.tops is not None and parts[0] not in self.tops:
             return None
@@ -122,7 +122,7 @@ PROJECT = Home(_ROOT, frozenset(SIBLINGS), is_project=True)
 
 
 def home_of(path: Path, package: str | None) -> Home:
-    """The folder in which a caller's module counts with its neighbours; of an installed one its package alone."""
+    """The folder whose modules count as the caller's; of an installed package only itself."""
     depth = len(package.split(".")) if package else 0
     folder = path.resolve().parents[depth]
     installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
@@ -131,7 +131,7 @@ def home_of(path: Path, package: str | None) -> Home:
 
 
 class Homes:
-    """Modules of some folders, the first that has a module counts; each is looked at once.
+    """Modules of several folders, in order of precedence, each parsed once.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Homes:
         self._used: dict[Name, Use] = {}
 
     def read(self, name: str) -> Module | None:
-        """A module as it is loaded here, or else as its file says now; None if it is in none of the folders.
+        """A module as loaded, else as its file is now; None if no folder has it.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Homes:
         return self._known[name]
 
     def add(self, module: Module) -> None:
-        """Take in a module of a caller that stands in no folder, with the data that it names."""
+        """Add a caller's module that lies in no folder, with the data files that it names."""
         self._known[module.name] = _with_data(module, is_project=False)
 
     def _look(self, name: str) -> Module | None:
@@ -172,7 +172,7 @@ class Homes:
         return None
 
     def origin(self, target: str, part: str | None) -> Name:
-        """Where an imported name is defined: a part of a module, or a module as a whole."""
+        """Where an imported name is defined: a part of a module, or a whole module."""
         module = self.read(target)
         if module is None or part is None:
             return target, None
@@ -183,7 +183,7 @@ class Homes:
         return target, part if part in module.parts else None
 
     def use(self, module: Module, name: str) -> Use:
-        """A definition of a module with what it uses."""
+        """A definition of a module with the names that it uses."""
         if (module.name, name) not in self._used:
             parts = module.parts[name]
             names = frozenset[str]().union(*(part.names for part in parts))
@@ -198,7 +198,7 @@ class Homes:
         return self._used[module.name, name]
 
     def _is_called_back(self, module: Module, name: str) -> bool:
-        """Whether a class has a base of others, who may call its methods without that code here mentions them."""
+        """Whether a class has a foreign base class, which may call any of its methods."""
         for base in (base for part in module.parts.get(name, ()) for base in part.bases):
             target, part = self.origin(*module.bindings[base]) if base in module.bindings else (module.name, base)
             source = self.read(target)
@@ -212,7 +212,7 @@ def _is_registry(module: str) -> bool:
 
 
 class Closure:
-    """Parts of modules that code uses, directly or not, and packages that these import.
+    """All parts that code uses, directly or not, and the packages that they import.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class Closure:
         self._waiting: dict[str, list[Name]] = {}  # methods that nothing has mentioned
 
     def add(self, names: Iterable[Name]) -> None:
-        """Add definitions, as `Homes.origin` says where they are, with all that they use."""
+        """Add definitions, with everything that they use."""
         todo = list(names)
         while todo:
             target, name = todo.pop()
@@ -249,18 +249,18 @@ class Closure:
                     todo += self._waiting.pop(word)
 
     def mention(self, names: Iterable[str]) -> None:
-        """Take names of attributes that code elsewhere mentions, so that methods of these names count as used."""
+        """Add attribute names that other code mentions; methods with these names count as used."""
         self._mentioned |= set(names)
 
     def words(self) -> list[str]:
-        """Definitions with their hashes, and packages with their versions."""
+        """Definitions with hashes, and packages with versions."""
         packages = sorted(self._packages - sys.stdlib_module_names - set(SIBLINGS))
         definitions = [f"{module} {name} {digest}" for (module, name), digest in sorted(self._digests.items())]
         return [*definitions, *(f"{name} {version_of_import(name)}" for name in packages)]
 
 
 def _as_loaded(name: str, path: Path, loaded: ModuleType, is_project: bool) -> Module:
-    """The module as this process loaded it: what its file contained at the first look since then."""
+    """The module as this process loaded it, or as its file was at the first look since."""
     first = _FIRST_LOOKS.get(name)
     if first is None or first[0] is not loaded.__spec__:
         if first is None and is_project and path.stat().st_mtime > _BEGIN:
@@ -277,13 +277,13 @@ def _as_written(name: str, path: Path, is_project: bool) -> Module:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Time of the last change and size of a file, which change with its content."""
+    """Modification time and size of a file."""
     state = path.stat()
     return state.st_mtime_ns, state.st_size
 
 
 def _with_data(module: Module, is_project: bool) -> Module:
-    """A module with data: files beside those of the project, and those that others name."""
+    """A module with its data files: those beside it in the project, or those that it names."""
     named = (f for f in module.named if f.is_file() and f.resolve() != _WRITTEN.get())
     files = _beside(module.path.parent) if is_project else [*named]
     data = tuple(Part(f"{file.name} {_bytes_hash(file, _state(file))}") for file in files)
@@ -292,7 +292,7 @@ def _with_data(module: Module, is_project: bool) -> Module:
 
 @contextmanager
 def writing(file: str | Path | None) -> Iterator[None]:
-    """Let no method have a file as data that is written meanwhile, as the runs of a script that says where they are."""
+    """Do not count a file that is being written, such as a file of runs, as a method's data."""
     token = _WRITTEN.set(None if file is None else Path(file).resolve())
     try:
         yield
@@ -318,7 +318,7 @@ def _parsed(name: str, path: Path, state: tuple[int, int], is_project: bool) -> 
 
 
 def parse_module(name: str, path: Path, text: bytes | str, *, in_parts: bool = False) -> Module:
-    """A module whose file holds this text, without its data; as one part, or in parts.
+    """A module from its text, without data, as one part or as several.
 
     Raises
     ------
@@ -366,7 +366,7 @@ def _parts(statements: list[ast.stmt], package: str) -> dict[str, tuple[Part, ..
 
 
 def _definitions(statement: ast.stmt) -> Iterator[tuple[str, Sequence[ast.AST]]]:
-    """Names that a statement defines, with the syntax behind each; the name is empty if it may do more than that."""
+    """Names that a statement defines, with their syntax; an empty name if it may have effects."""
     decorators = [n.func if isinstance(n, ast.Call) else n for n in getattr(statement, "decorator_list", ())]
     if any(getattr(n, "id", getattr(n, "attr", None)) not in _DECORATORS for n in decorators):
         yield "", [statement]
@@ -400,7 +400,7 @@ def _part(nodes: Sequence[ast.AST], package: str) -> Part:
 
 
 def _mentioned(node: ast.AST) -> Iterable[str]:
-    """Names in a node, and those that a text may stand for, as in ``getattr(x, "name")``."""
+    """Names in a node, and names in texts, as in ``getattr(x, "name")``."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute):
@@ -412,12 +412,12 @@ def _mentioned(node: ast.AST) -> Iterable[str]:
 
 
 def hash_of(words: list[str]) -> str:
-    """Hash of a list of texts, also of such that are no UTF-8."""
+    """Hash of a list of texts, even those that are not valid UTF-8."""
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _spell(node: ast.AST, words: list[str]) -> None:
-    """Append the syntax tree as words; empty fields are left out, so that all versions of Python give the same."""
+    """Append the syntax tree as words that are the same in all versions of Python."""
     kind = type(node)
     words.append(kind.__name__)
     for field in _fields(kind):
@@ -448,7 +448,7 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 
 
 def _is_remark(node: ast.AST) -> bool:
-    """Whether a statement is nothing but a text, as a docstring is."""
+    """Whether a statement is a bare text, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
@@ -464,7 +464,7 @@ def _for_types(tree: ast.Module) -> frozenset[int]:
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[Name]:
-    """Names that a node imports; a text that names a module of the project stands for its import."""
+    """Names that a node imports, or that a text names as a module of the project."""
     if isinstance(node, ast.Import):
         yield from ((alias.name, None) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):

@@ -60,7 +60,7 @@ class Means(NamedTuple):
 
 
 def cluster_of(name: str) -> str:
-    """Network that a graph of a suite is a variant of; the name itself for any other.
+    """Network of which a suite's graph is a variant; the name itself for other graphs.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def cluster_sums(values: FloatArray, clusters: Sequence[Hashable]) -> tuple[Floa
 
 
 def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[FloatArray, FloatArray]]:
-    """Intervals of Σ s / Σ n at any level: at each end the wider of Student's t and the studentised bootstrap.
+    """Confidence intervals of Σ s / Σ n: the wider of Student's t and the studentised bootstrap.
 
     The bootstrap knows of skewness, which t does not, and t of what few clusters do not show. One cluster less than
     there are is drawn (Rao and Wu, Resampling Inference with Complex Survey Data, 1988), with a fixed seed; a draw's
@@ -192,7 +192,7 @@ SIGNIFICANT = 0.05
 
 
 class Pair(NamedTuple):
-    """How the values of two methods compare, over the questions that both have an answer to."""
+    """Comparison of two methods over the questions that both answered."""
 
     first: str
     second: str
@@ -209,12 +209,12 @@ class Pair(NamedTuple):
 
     @property
     def told_apart(self) -> bool:
-        """Whether 1 is outside of the interval and the corrected p small enough; False without an interval."""
+        """Whether the difference is significant: interval without 1, and small corrected p."""
         return self.holm < SIGNIFICANT and (self.low > 1 or self.high < 1)
 
 
 def ratio_of(values: ArrayLike, references: ArrayLike) -> FloatArray:
-    """Values over references; 1 for 0 over 0, infinite for something over 0, NaN where one is missing.
+    """Values over references: 1 for 0 over 0, infinite for others over 0, NaN where one is missing.
 
     Examples
     --------
@@ -267,7 +267,7 @@ class PairedTest(NamedTuple):
 
     @property
     def can_reject(self) -> bool:
-        """Whether any signs of the differences would tell the methods apart, without a correction."""
+        """Whether the test could reject for some signs of the differences."""
         return bool(2.0 ** (1 - self.differ) < SIGNIFICANT)
 
     @property
@@ -277,14 +277,14 @@ class PairedTest(NamedTuple):
 
 
 def paired_test(logs: FloatArray, clusters: Sequence[Hashable]) -> PairedTest:
-    """Test of logarithms of ratios, (graphs,)."""
+    """Paired test of (graphs,) logarithms of ratios."""
     sums, counts = cluster_sums(logs[np.newaxis], clusters)
     differ = int(np.count_nonzero(np.abs(sums / counts) >= _TIE))
     return PairedTest(paired_p(sums, counts), differ, len(counts))
 
 
 def paired_p(sums: FloatArray, counts: FloatArray) -> float:
-    """P value of Wilcoxon's signed-rank test on the means of clusters, zeros kept in the ranks (Pratt).
+    """P value of Wilcoxon's signed-rank test on cluster means, zeros kept in the ranks (Pratt).
 
     Up to 50 clusters it is exact, over all signs of the means that are not 0. 1 where all are, NaN where one is not
     known.
@@ -306,7 +306,7 @@ def paired_p(sums: FloatArray, counts: FloatArray) -> float:
 
 
 def holm(p: Sequence[float]) -> FloatArray:
-    """P values corrected for their number (Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
+    """P values corrected for their number (Holm 1979).
 
     Examples
     --------
@@ -325,7 +325,7 @@ def holm(p: Sequence[float]) -> FloatArray:
 
 
 def performance_ratios(costs: Mapping[str, ArrayLike]) -> dict[str, FloatArray]:
-    """Cost of each method over the best of all methods, question by question.
+    """Cost of each method over the best of all methods, for each question.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def performance_ratios(costs: Mapping[str, ArrayLike]) -> dict[str, FloatArray]:
 
 
 def performance(ratios: ArrayLike, tau: float) -> float:
-    """ρ(τ): share of the questions whose cost is at most `tau` times the best; of `performance_ratios`."""
+    """ρ(τ): fraction of the questions whose cost is at most `tau` times the best."""
     values = np.asarray(ratios, dtype=float)
     return float(np.count_nonzero(values <= tau) / max(1, len(values)))
 
@@ -402,7 +402,7 @@ def compare_methods(
     budgets: Sequence[float | None] = (None,),
     accept_old: bool = False,
 ) -> pd.DataFrame:
-    """Run every method on every instance, and those that need a solver with each of the solvers.
+    """Run every method on every instance; those that need a solver with each solver.
 
     Parameters
     ----------
@@ -486,7 +486,7 @@ def compare_methods(
 
 
 def _checked(solvers: Sequence[str]) -> Sequence[str]:
-    """Refuse names that are none; a solver that is not installed here fails in its rows."""
+    """Refuse unknown solvers; for solvers that are not installed, the runs fail."""
     for name in solvers:
         try:
             find_solver(name)
@@ -497,7 +497,7 @@ def _checked(solvers: Sequence[str]) -> Sequence[str]:
 
 
 def _without_false_bound(job: PartitionJob, run: Run, least: float) -> Run:
-    """The run; a bound of a caller above the cost of a partition, whoever found it, is its fault."""
+    """The run; a caller's bound above the cost of any known partition becomes an error."""
     bound = run["bound"]
     if job.by.own is None or bound is None or not exceeds(bound, least):
         return run
@@ -526,7 +526,7 @@ def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any
 
 
 def _integrals(job: PartitionJob, run: Run, least: float, end: float) -> dict[str, float | None]:
-    """The columns of integrals; None of a run that found no partition of its own, or proved no bound."""
+    """Columns of the integrals; None for runs without partition or bound."""
     points = points_of(run)
     finds, proves = job.by.finds_partitions and run["bottleneck"] is not None, run["bound"] is not None
     return {
@@ -540,12 +540,12 @@ Points = Sequence[Sequence[float | None]]
 
 
 def points_of(run: Run) -> Points:
-    """The moments of a run; its end alone where it has no trace."""
+    """The history of a run; only its end if it has no trace."""
     return run.get("trace") or [(run["seconds"] or 0.0, run["bottleneck"], run["bound"])]
 
 
 def primal_integral(points: Points, best: float, end: float) -> float:
-    """Integral of the primal gap over time [s], up to `end`: less is better, 0 is the best from the first moment on.
+    """Integral of the primal gap over time up to `end` [s]; smaller is better.
 
     The gap is that of the cost to the best cost that is known, over the larger of both, and 1 while there is no cost;
     after the last moment it stays. Berthold: Measuring the impact of primal heuristics. Operations Research Letters 41
@@ -561,7 +561,7 @@ def primal_integral(points: Points, best: float, end: float) -> float:
 
 
 def gap_integral(points: Points, end: float) -> float:
-    """Integral over time [s] of the part of the best cost that is not proved, up to `end`.
+    """Integral over time of the gap between best cost and bound, up to `end` [s].
 
     The gap is cost less bound, over the cost, and 1 while one of both is missing: Berthold's integral with the bound at
     that moment in place of the best cost.

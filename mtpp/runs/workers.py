@@ -41,7 +41,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 
 class WorkersLostError(Exception):
-    """End of a cluster that was at work; what was done is saved, and the same call makes the rest."""
+    """The cluster ended during work; finished runs are saved, and the same call makes the rest."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,22 @@ class Workers:
     in_this_process: bool = False  # so that jobs need not be sent
 
     def room(self) -> int:
-        """How many jobs to hand over at a time, at this moment: so many that no worker waits for the next."""
+        """Number of jobs to submit ahead so that no worker waits."""
         return self.width if self.look is None else self.look()
 
 
 def workers_at(scheduler: str | None, jobs: int) -> AbstractContextManager[Workers]:
-    """The workers of a cluster if its scheduler is named, otherwise `jobs` local ones."""
+    """The workers of a scheduler's cluster or, without a scheduler, `jobs` local processes."""
     return local_workers(jobs) if scheduler is None else cluster_workers(scheduler)
 
 
 def is_worker() -> bool:
-    """Whether this process was started by another one for its jobs."""
+    """Whether this process is a worker of another one."""
     return multiprocessing.parent_process() is not None or METHOD_PROCESS in os.environ
 
 
 class _SerialExecutor(Executor):
-    """An executor that runs each function before it returns; Ctrl-C passes through."""
+    """An executor that runs each function at once; Ctrl-C passes through."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -80,13 +80,13 @@ class _SerialExecutor(Executor):
 
 @contextmanager
 def this_process() -> Iterator[Workers]:
-    """One job after the other in the process that calls: a script needs no guard around that."""
+    """Workers that run jobs one by one in this process, so that scripts need no main guard."""
     yield Workers(_SerialExecutor, 1, in_this_process=True)
 
 
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
-    """`jobs` spawned processes, so that a crashing solver takes no other run with it.
+    """`jobs` spawned processes, so that a crashing solver ends no other run.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def cluster_workers(address: str) -> Iterator[Workers]:
 
 
 class _Cluster:
-    """A scheduler, and the workers that it has at this moment; they may come and go."""
+    """A scheduler with its present workers, which may change."""
 
     def __init__(self, client: Any, address: str) -> None:
         self._client, self._address = client, address
@@ -153,7 +153,7 @@ class _Cluster:
         self._told = False
 
     def room(self) -> int:
-        """How many jobs to hand over at a time; none while the scheduler is looked for.
+        """Number of jobs to submit ahead; 0 while the scheduler is unreachable.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class _Cluster:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let processes that start meanwhile use one thread."""
+    """Make processes that start meanwhile use a single thread."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -204,7 +204,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _prepare_worker() -> None:
-    """End a worker at once at Ctrl-C, and when its parent has ended."""
+    """Make a worker end at once on Ctrl-C, and when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Pyomo makes a lock as it is imported, which with spawn has a name that a worker leaves behind when it is ended.
     if "fork" in multiprocessing.get_all_start_methods():

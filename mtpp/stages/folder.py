@@ -56,7 +56,7 @@ _WHOLE_FUSED = 1e-3
 
 
 def example(tensor: TensorRecord, seed: int, sample: int, number: int) -> NDArray[np.uint8]:
-    """The bytes of an input: normal numbers, or zeros and ones where they are whole, as an index must exist.
+    """The bytes of a sample input: normal numbers, or zeros and ones for integers.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def record_samples(
     outputs: Sequence[TensorRecord],
     target: Path,
 ) -> Samples | None:
-    """Run a whole model in a process of its own, and write what it gives.
+    """Run a whole model in a process of its own, and write its outputs.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def record_samples(
 
 
 def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: int) -> None:
-    """Put the samples of all inputs that some stage reads where these are read."""
+    """Write samples of all inputs to the places where stages read them."""
     for number, tensor in enumerate(inputs):
         if tensor.name in pipeline.layout.given:
             for sample in range(count):
@@ -146,7 +146,7 @@ def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: i
 def difference(
     tensor: TensorRecord, actual: NDArray[np.uint8], expected: NDArray[np.uint8], fusion: bool = False
 ) -> tuple[float, float]:
-    """The largest difference of two values of a tensor, and the largest that counts as none.
+    """The largest difference between two values of a tensor, and the tolerance.
 
     The latter is a part of the largest number, or of 0.01 if that is more, so that numbers that are all near zero, as
     of a detector that finds nothing, are compared as they are. The difference is 0 if all bytes are equal, and infinite
@@ -171,7 +171,7 @@ def difference(
 
 
 def tolerance(tensor: TensorRecord) -> float:
-    """The part of the largest number up to which outputs count as the same."""
+    """Relative tolerance for outputs, as a fraction of the largest number."""
     return _TOLERANCES.get(ELEMENTS[tensor.type][1], 0.0)
 
 
@@ -199,7 +199,7 @@ def write_stages(
     samples: bool = True,
     on_fault: Callable[[str], None] | None = None,
 ) -> Manifest:
-    """Cut an ONNX model by the best of some answers, and write all stages into a folder.
+    """Cut an ONNX model by the best answer, and write all stages into a folder.
 
     Nothing is read outside of the model's folder, and nothing written outside of the new one.
 
@@ -269,7 +269,7 @@ def write_stages(
 
 
 class _Folder:
-    """The files that are written into a new folder."""
+    """Files written into a new folder."""
 
     def __init__(self, folder: Path) -> None:
         check_new_folder(folder)
@@ -278,12 +278,12 @@ class _Folder:
         os.makedirs(folder, exist_ok=True)
 
     def file(self, name: str) -> Path:
-        """A file to write."""
+        """Path of a file to write, which is remembered."""
         self._files.append(self._folder / name)
         return self._files[-1]
 
     def remove(self) -> None:
-        """Take away all that was written."""
+        """Remove all files written."""
         for path in self._files:
             path.unlink(missing_ok=True)
         if not self._there:

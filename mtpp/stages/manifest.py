@@ -44,7 +44,7 @@ class FileRecord:
     sha256: str
 
     def document(self) -> dict[str, Any]:
-        """Members in the manifest."""
+        """Members of the record in the manifest."""
         return {"file": self.file, "sha256": self.sha256}
 
 
@@ -62,7 +62,7 @@ class TensorRecord:
         return math.prod(self.shape) * ELEMENTS[self.type][1]
 
     def document(self) -> dict[str, Any]:
-        """Members in the manifest."""
+        """Members of the record in the manifest."""
         return {"name": self.name, "type": self.type, "shape": list(self.shape), "bytes": self.bytes}
 
 
@@ -74,7 +74,7 @@ class Received:
     sender: int | None  # the stage that it comes from; None for an input of the whole model
 
     def document(self) -> dict[str, Any]:
-        """Members in the manifest."""
+        """Members of the record in the manifest."""
         return {**self.tensor.document(), "from": self.sender}
 
 
@@ -86,7 +86,7 @@ class Sent:
     readers: tuple[int, ...]  # the stages that read it
 
     def document(self) -> dict[str, Any]:
-        """Members in the manifest."""
+        """Members of the record in the manifest."""
         return {**self.tensor.document(), "to": list(self.readers)}
 
 
@@ -107,7 +107,7 @@ class StageRecord:
     device: str | None = None  # kind of its device; None where all are alike
 
     def document(self) -> dict[str, Any]:
-        """Members in the manifest."""
+        """Members of the record in the manifest."""
         return {
             "block": self.block,
             **self.file.document(),
@@ -125,20 +125,20 @@ class StageRecord:
 
 @dataclass(frozen=True)
 class Samples:
-    """Recorded outputs of the whole model for some inputs, which a seed makes."""
+    """Recorded outputs of the whole model for inputs generated from a seed."""
 
     file: FileRecord
     count: int
     seed: int
 
     def document(self) -> dict[str, Any]:
-        """Members in the manifest."""
+        """Members of the record in the manifest."""
         return {**self.file.document(), "count": self.count, "seed": self.seed}
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A model in stages."""
+    """The manifest of a model cut into stages."""
 
     model: str  # name of the whole model's file, which need not be here
     model_sha256: str
@@ -172,7 +172,7 @@ class Manifest:
         }
 
     def files(self) -> Iterator[FileRecord]:
-        """All files of the folder but the manifest."""
+        """All files of the folder except the manifest."""
         yield self.certificate
         if self.samples is not None:
             yield self.samples.file
@@ -202,7 +202,7 @@ T = TypeVar("T", TensorRecord, Received, Sent)
 
 
 def check_new_folder(folder: Path) -> None:
-    """Refuse a folder that stages cannot be written into.
+    """Refuse a folder in which stages cannot be written.
 
     Raises
     ------
@@ -334,7 +334,7 @@ def _sent(field: Value) -> Sent:
 
 
 def _check_readers(stages: Sequence[StageRecord], place: Value) -> None:
-    """Refuse a manifest in which the readers that a sender names are not those that name the sender."""
+    """Refuse a manifest in which senders and receivers contradict each other."""
     readers: dict[tuple[int | None, str], list[int]] = {}
     for number, stage in enumerate(stages):
         for received in stage.inputs:

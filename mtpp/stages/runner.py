@@ -70,7 +70,7 @@ class Layout:
         self.events = [self._room(requests * EVENT_BYTES) for _ in stages]
 
     def source(self, received: Received) -> Ring:
-        """Ring that a stage reads an input from."""
+        """Ring buffer from which a stage reads an input."""
         name = received.tensor.name
         return self.given[name] if received.sender is None else self.made[received.sender, name]
 
@@ -93,7 +93,7 @@ class Layout:
 
 
 def new_memory(size: int) -> SharedMemory:
-    """New memory, all zero; on Linux without any file, elsewhere in a file that is deleted already."""
+    """New zeroed shared memory, without a file on Linux, else in a deleted one."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("mtpp")
     else:
@@ -129,7 +129,7 @@ class StageError(Exception):
 
 @dataclass(frozen=True)
 class StageJob:
-    """Task of the process of one stage."""
+    """Task for the process of one stage."""
 
     label: str  # name in messages
     inputs: tuple[Received, ...]
@@ -141,7 +141,7 @@ class StageJob:
     card: int | None = None  # number of the graphics card that it runs on; None for the processor
 
     def document(self) -> dict[str, Any]:
-        """Message about the job to its process."""
+        """The job as a message to its process."""
         return {
             "kind": "copy" if self.model is None else "session",
             "model": str(self.model),
@@ -153,7 +153,7 @@ class StageJob:
 
 
 class Pipeline:
-    """Processes of stages, from the first to the last request.
+    """Processes of all stages; a context manager that ends them.
 
     Use it as a context: at the end no process is left, and no shared memory. It is an `InputError` on Windows.
 
@@ -219,7 +219,7 @@ class Pipeline:
 
     @property
     def processes(self) -> list[int]:
-        """Ids of the processes, one a stage, once they are started."""
+        """Process ids of the stages, once started."""
         return [process.pid for process in self._processes]
 
     def start(self) -> None:
@@ -255,7 +255,7 @@ class Pipeline:
         self._await("ready", self.timeout + _LOADING)
 
     def run(self, requests: int) -> NDArray[np.float64]:
-        """Let all stages work on so many requests, as fast as they can.
+        """Process this many requests in all stages, as fast as possible.
 
         Returns
         -------
@@ -331,21 +331,21 @@ class Pipeline:
                     raise StageError(self._hanging([key.data for key in selector.get_map().values()], events))
 
     def _next_message(self, number: int) -> dict[str, Any]:
-        """The next message of a stage; empty if the stage has ended."""
+        """The next message of a stage; empty if it has ended."""
         stream = self._processes[number].stdout
         assert stream is not None
         line = stream.readline()
         return json.loads(line) if line else {}
 
     def _last_message(self, number: int) -> dict[str, Any]:
-        """The last message of a stage that has ended; empty if it left none."""
+        """The last message of an ended stage; empty if there is none."""
         last: dict[str, Any] = {}
         while message := self._next_message(number):
             last = message
         return last
 
     def _fail(self, number: int, message: dict[str, Any]) -> None:
-        """Raise the error of the stage that failed first; stages that lost their neighbour fail later."""
+        """Raise the error of the stage that failed first."""
         deadline = Deadline.after(_GRACE)
         if "error" not in message and self._code(number, deadline) == GONE:
             codes = {i: self._code(i, deadline) for i in range(len(self._processes))}
@@ -369,7 +369,7 @@ class Pipeline:
         return f"its process died{f' ({lines[-1][:200]})' if lines else ''}"
 
     def _hanging(self, open_stages: Sequence[int], events: Sequence[NDArray[np.float64]]) -> str:
-        """Message about the stage that computes for the longest time, as the others wait for it."""
+        """Message about the stage that has been computing longest."""
         starts = {i: events[i][:, 0].max() for i in open_stages if events and (events[i][:, 0] > events[i][:, 1]).any()}
         number = min(starts, key=lambda i: starts[i]) if starts else min(open_stages)
         what = "did nothing" if events else "did not get ready"
@@ -386,7 +386,7 @@ _MESSAGES = 40
 
 @dataclass(frozen=True)
 class LinkSpeed:
-    """A link between two processes.
+    """Measured speed of a link between two processes.
 
     Parameters
     ----------
@@ -411,7 +411,7 @@ class LinkSpeed:
         return float(np.median(rates))
 
     def document(self) -> dict[str, Any]:
-        """Convert to a JSON object."""
+        """The measurement as JSON members."""
         return {
             "bandwidth": self.bandwidth,
             "latency": self.latency,

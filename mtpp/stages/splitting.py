@@ -42,7 +42,7 @@ _SAME = 0.05
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Other uses of as many cores as there are stages: periods of the whole model, for each request [s]."""
+    """Times per request of other uses of the same cores: copies, or one process [s]."""
 
     cores: int
     one_process: float  # with a thread a core
@@ -50,7 +50,7 @@ class Alternatives:
     model_bytes: int  # that each copy holds
 
     def sentence(self, period: float | None) -> str:
-        """Whether the pipeline is worth it on these cores, against the better of both."""
+        """Whether the pipeline is better than both alternatives."""
         best = min(self.one_process, self.copies)
         other = f"{self.cores} copies of the model" if self.copies <= self.one_process else "one process"
         if not period or self.cores == 1:
@@ -67,7 +67,7 @@ class Alternatives:
         )
 
     def document(self) -> dict[str, Any]:
-        """Members of a JSON object."""
+        """The measurement as JSON members."""
         return dict(vars(self))
 
 
@@ -140,7 +140,7 @@ Example = tuple[Sequence[Any], Mapping[str, Any]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModuleStages(Displayed):
-    """A module in stages, which are modules. Called as the module is, it runs them one after the other.
+    """A PyTorch module cut into stages; calling it runs them one after the other.
 
     Parameters
     ----------
@@ -162,11 +162,11 @@ class ModuleStages(Displayed):
 
     @property
     def stages(self) -> tuple[torch.nn.Module, ...]:
-        """A module for each block that is not empty, each with the parameters that it uses."""
+        """The module of each non-empty block, with the parameters that it uses."""
         return tuple(self.whole.children())
 
     def write(self, folder: str | PathLike[str]) -> Path:
-        """Write the stages with a script that runs them, a process and a device each, and return the script.
+        """Write the stages with a script that runs them in several processes; return its path.
 
         It is for ``torchrun --nproc-per-node STAGES run.py`` and needs PyTorch alone: tensors go through NCCL between
         graphics cards, or through gloo (``--device cpu``). It runs on the example, and compares the outputs.
@@ -203,7 +203,7 @@ class ModuleStages(Displayed):
         return target / SCRIPT
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run all stages; the inputs have to be of the kinds and shapes of the example.
+        """Run all stages on inputs with the types and shapes of the example.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class ModuleStages(Displayed):
 
 
 def example_of(program: ExportedProgram) -> Example | None:
-    """The inputs that a program was exported with; None where its weights or inputs have no values."""
+    """The inputs with which a program was exported; None if they have no values."""
     import torch
     from torch._subclasses import FakeTensor
     from torch.utils._pytree import tree_leaves
@@ -310,7 +310,7 @@ def find_answers(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> list[Result]:
-    """The partition to split by, and what is proved of it.
+    """The partition to split by, with its bounds.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def _quickly(instance: Instance, partition: Partition | None, method: str, optio
 
 
 def measured_bandwidth() -> float:
-    """Bytes per second between processes of this machine.
+    """Measured bytes per second between processes of this machine.
 
     Raises
     ------

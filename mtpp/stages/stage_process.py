@@ -49,7 +49,7 @@ _FUSIONS = (
 
 @dataclass(frozen=True)
 class Ring:
-    """Room for several values of one tensor; request i has the slot i modulo `slots`."""
+    """Ring buffer for values of a tensor; request i uses slot i modulo `slots`."""
 
     name: str
     element: int  # number of its type in ONNX
@@ -60,12 +60,12 @@ class Ring:
     slots: int
 
     def document(self) -> dict[str, Any]:
-        """Message about the ring to the processes of its stages."""
+        """The ring as a message to the processes of its stages."""
         return asdict(self)
 
 
 class SharedMemory:
-    """A piece of memory that several processes map by its file descriptor."""
+    """Shared memory that several processes map by a file descriptor."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor, self.size = descriptor, size
@@ -77,11 +77,11 @@ class SharedMemory:
         return self._bytes[begin : begin + ring.bytes]
 
     def address(self, ring: Ring, request: int) -> int:
-        """Address of the slot of a request in this process."""
+        """Address of a request's slot in this process."""
         return int(self._bytes.ctypes.data) + ring.offset + request % ring.slots * ring.stride
 
     def events(self, offset: int, requests: int) -> NDArray[np.float64]:
-        """(requests, 3) floats of a stage."""
+        """(requests, 3) times of a stage, as floats."""
         return self._bytes[offset : offset + requests * EVENT_BYTES].view(np.float64).reshape(requests, 3)
 
     def close(self) -> None:
@@ -91,11 +91,11 @@ class SharedMemory:
 
 
 class _NeighbourGoneError(Exception):
-    """End of a neighbouring stage: its pipe is closed."""
+    """The neighbouring stage has ended: its pipe is closed."""
 
 
 def main() -> None:
-    """Run a stage until stdin ends."""
+    """Run a stage until its stdin is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started this has heard it too, and ends it
     orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
@@ -128,7 +128,7 @@ def _listen(orders: queue.SimpleQueue[Any]) -> None:
 
 
 class _Stage:
-    """Stage of a job, ready to run."""
+    """Stage of a job that is ready to run."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         if job["core"] is not None:  # never where processes cannot be pinned to cores
@@ -148,7 +148,7 @@ class _Stage:
         self._calls = make(job, memory, inputs, outputs)
 
     def run(self, requests: int) -> None:
-        """Process requests in order, timed by a clock that all processes share and that never halts."""
+        """Process requests in order, timed by a clock shared by all processes."""
         clock, events, calls, period = time.monotonic, self._events, self._calls, len(self._calls)
         for i in range(requests):
             for pipe in self._waits:
@@ -167,12 +167,12 @@ class _Stage:
 
 
 def _period(rings: Sequence[Ring]) -> int:
-    """Number of requests after which all rings are at their first slots again."""
+    """Number of requests after which all rings return to their first slots."""
     return math.lcm(*(ring.slots for ring in rings))
 
 
 def open_session(model: Path, folder: Path, *, fusion: bool, threads: int = 1, card: int | None = None) -> Any:
-    """Open a session of onnxruntime, by default on the processor with one thread; `folder` holds its weights.
+    """Open a session of onnxruntime, by default on the CPU with one thread; weights are in `folder`.
 
     Without `fusion`, constants are computed ahead and all other operators run as the model has them.
     """
@@ -198,7 +198,7 @@ def open_session(model: Path, folder: Path, *, fusion: bool, threads: int = 1, c
 def _session_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
-    """One call for each request of a period, which runs the model; tensors are read and written in place."""
+    """A call for each request of a period that runs the model in place."""
     words = {name: job[name] for name in ("fusion", "threads", "card")}
     session = open_session(Path(job["model"]), Path(job["folder"]), **words)
     calls: list[Call] = []
@@ -214,7 +214,7 @@ def _session_calls(
 def _copy_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
-    """One call for each request of a period, which copies all inputs and fills all outputs: the cost of a link."""
+    """A call for each request of a period that only copies inputs and fills outputs."""
     buffers = {ring.name: np.ones(ring.bytes, np.uint8) for ring in (*inputs, *outputs)}
 
     def copy(request: int) -> None:

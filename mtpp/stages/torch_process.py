@@ -61,13 +61,13 @@ class Stage:
         self._program = torch.export.load(folder / stages[rank]["file"]).module().to(device)
 
     def _needs(self, rank: int) -> set[Place]:
-        """Places that a stage reads, for the last one also those of the outputs of the whole program."""
+        """Places that a stage reads; for the last stage also those of the program's outputs."""
         stages = self._layout["stages"]
         inputs = {tuple(place) for place in stages[rank]["inputs"]}
         return inputs | (set(map(tuple, self._layout["outputs"])) if rank == len(stages) - 1 else set())
 
     def run(self, batches: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-        """Outputs of each batch of inputs in the last stage, none in others; all stages are given the same batches."""
+        """Outputs of each batch in the last stage, none in others; all stages get the same batches."""
         results, sending = [], list[tuple[Any, Tensor]]()
         for batch in batches:
             values = {(_INPUTS, i): tensor.to(self.device) for i, tensor in enumerate(batch)}
@@ -96,12 +96,12 @@ class Stage:
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    """The same memory as bytes, which all backends send."""
+    """The tensor's memory as bytes, which all backends can send."""
     return tensor.reshape(-1).view(torch.uint8)
 
 
 def main() -> None:
-    """Run the stage of this process as its options say."""
+    """Run the stage of this process with its command-line options."""
     parser = argparse.ArgumentParser(description="Run the stages of a PyTorch program, a process each.")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=3, help="that are measured, after one that is not")
@@ -169,14 +169,14 @@ def run(folder: Path, device_type: str, steps: int, meeting: Path | None = None,
 
 
 def _wait(device: torch.device) -> None:
-    """Until all stages have done all that they were given."""
+    """Wait until all stages have finished their work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     distributed.barrier()
 
 
 def _difference(outputs: list[list[Tensor]], expected: list[list[Tensor]]) -> str:
-    """The first output that is not that of the whole program, in words; empty if there is none."""
+    """The first output that differs from the whole program's, in words; empty without one."""
     for row, rows in zip(outputs, expected, strict=True):
         for j, (ours, theirs) in enumerate(zip(row, rows, strict=True)):
             if torch.equal(ours.nan_to_num(), theirs.nan_to_num()):

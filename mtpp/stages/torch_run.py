@@ -67,7 +67,7 @@ class TorchTrial:
 
     @property
     def period(self) -> float:
-        """Median time a microbatch, without the steps' filling and draining [s]."""
+        """Median time per microbatch, without filling and draining [s]."""
         return float(np.median(self.seconds)) / (self.microbatches + self.stages - 1)
 
 
@@ -160,7 +160,7 @@ def _work(rank: int, folder: Path, stages: int, device: str, steps: int) -> None
 def write_stages(
     whole: GraphModule, partition: Partition, batches: Sequence[Sequence[torch.Tensor]], folder: Path
 ) -> int:
-    """Write stages, batches of inputs with their outputs, and the script that runs them; return their number.
+    """Write stages, sample batches with outputs, and the script to run them; return their number.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def write_stages(
 
 
 def _places(whole: GraphModule, calls: Sequence[Node]) -> dict[Node, tuple[int, int]]:
-    """Number of the stage and of its output for each value that stages exchange; -1 stands for inputs."""
+    """(stage, output) of each value that stages exchange; stage -1 stands for inputs."""
     inputs = [node for node in whole.graph.nodes if node.op == "placeholder"]
     places = {node: (_INPUTS, i) for i, node in enumerate(inputs)} | {call: (n, 0) for n, call in enumerate(calls)}
     for node in whole.graph.nodes:
@@ -222,16 +222,16 @@ def _places(whole: GraphModule, calls: Sequence[Node]) -> dict[Node, tuple[int, 
 
 
 def _values(whole: GraphModule, batch: Sequence[torch.Tensor]) -> dict[Node, Any]:
-    """Value of each node of a module on a batch."""
+    """Value of each node of a module for a batch."""
     import torch
 
     values: dict[Node, Any] = {}
 
     class Recording(torch.fx.Interpreter):
-        """An interpreter that keeps all values."""
+        """An interpreter that keeps the value of every node."""
 
         def run_node(self, n: Node) -> Any:
-            """Value of a node, which is kept."""
+            """Run a node and keep its value."""
             values[n] = super().run_node(n)
             return values[n]
 
@@ -241,7 +241,7 @@ def _values(whole: GraphModule, batch: Sequence[torch.Tensor]) -> dict[Node, Any
 
 
 def _inputs(program: ExportedProgram, microbatches: int) -> list[torch.Tensor]:
-    """Random inputs of all microbatches together; zeros where they are whole numbers, as an index must exist."""
+    """Random inputs of all microbatches; zeros for integers, which may be indices."""
     import torch
 
     generator = torch.Generator().manual_seed(_SEED)
@@ -264,14 +264,14 @@ def _microbatches(inputs: list[torch.Tensor], count: int) -> list[tuple[torch.Te
 
 
 def _merged(rows: list[list[torch.Tensor]]) -> list[torch.Tensor]:
-    """The outputs of all microbatches, one after the other."""
+    """The outputs of all microbatches, concatenated."""
     import torch
 
     return [torch.cat(parts).detach() for parts in zip(*rows, strict=True)]
 
 
 def differences(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> list[float]:
-    """The largest difference of each output as a part of the largest number of theirs.
+    """The largest difference of each output relative to the largest number in `theirs`.
 
     It is infinite where numbers of outputs, shapes, types or whole numbers differ, or only one is finite.
     """

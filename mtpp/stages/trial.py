@@ -45,7 +45,7 @@ def check_promises(manifest: Manifest, folder: Path) -> None:
 
 
 def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
-    """Yield what a manifest says otherwise than the certificate of its folder, whose partition is computed anew.
+    """Yield contradictions between a manifest and the certificate of its folder.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def _mismatch(name: str, claimed: float, true: float) -> Iterator[str]:
 
 
 def _mismatched_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
-    """Yield stages whose models have other numbers of nodes than the manifest says; none where onnx is missing."""
+    """Yield stages whose model has another number of nodes than the manifest states."""
     if find_spec("onnx") is None:
         return
 
@@ -102,7 +102,7 @@ def _mismatched_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
 
 
 def _mismatched_tensors(manifest: Manifest, partition: Partition) -> Iterator[str]:
-    """Yield differences between the bytes that stages send to groups of stages and those of the certificate."""
+    """Yield differences between the bytes that stages send and those of the certificate."""
     blocks = [stage.block for stage in manifest.stages]
     sent: Counter[tuple[int, tuple[int, ...]]] = Counter()
     for stage in manifest.stages:
@@ -131,7 +131,7 @@ _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,3}")
 
 @dataclass(frozen=True)
 class Agreement:
-    """Comparison of the outputs with the whole model's."""
+    """Comparison of outputs with those of the whole model."""
 
     requests: int  # that were compared
     exact: int  # of which every byte was equal
@@ -168,7 +168,7 @@ class Trial:
 
     @property
     def finished(self) -> NDArray[np.float64]:
-        """(requests,) when all outputs of each request were there [s]."""
+        """(requests,) time at which all outputs of each request were complete [s]."""
         names = {tensor.name for tensor in self.manifest.outputs}
         last = [
             number
@@ -179,13 +179,13 @@ class Trial:
 
     @property
     def period(self) -> float | None:
-        """Median time between one request and the next [s], without those that fill the pipeline."""
+        """Median time between consecutive requests, without the filling of the pipeline [s]."""
         gaps = np.diff(self.finished)[len(self.manifest.stages) :]
         return float(np.median(gaps)) if len(gaps) else None
 
     @property
     def latency(self) -> float:
-        """Median time from the beginning of a request to its end, while the pipeline is full [s]."""
+        """Median time from a request's start to its end, while the pipeline is full [s]."""
         return float(np.median(self.finished - self.events[:, :, 0].min(axis=0)))
 
     @property
@@ -195,12 +195,12 @@ class Trial:
 
     @property
     def processor(self) -> list[float]:
-        """Median processor time of each stage for a request [s]; less than it computes if others have its core too."""
+        """Median processor time of each stage for a request [s]."""
         return np.median(self.events[:, :, 2], axis=1).tolist()
 
     @property
     def busy(self) -> list[float]:
-        """Share of the time from its first request to its last in which each stage computes."""
+        """Fraction of time that each stage computes, from its first request to its last."""
         span = self.events[:, -1, 1] - self.events[:, 0, 0]
         return ((self.events[:, :, 1] - self.events[:, :, 0]).sum(axis=1) / np.maximum(span, 1e-12)).tolist()
 
@@ -211,7 +211,7 @@ class Trial:
         return None if self.period is None or predicted <= 0 else self.period / predicted
 
     def document(self) -> dict[str, Any]:
-        """All measures as a JSON document."""
+        """All measurements as a JSON document."""
         agreement = None if self.agreement is None else dict(vars(self.agreement))
         if agreement is not None and not np.isfinite(agreement["worst"]):
             agreement["worst"] = None
@@ -246,7 +246,7 @@ def try_stages(
     fusion: bool = False,
     compare: str | os.PathLike[str] | None = None,
 ) -> Trial:
-    """Run stages on sample inputs, first to warm up, then measured.
+    """Run stages on sample inputs: a warm-up, then the measured requests.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def try_stages(
 
 
 def _devices(text: str, stages: int) -> list[str]:
-    """The device of each stage: "cpu", or "cuda:" and the number of a card."""
+    """Device of each stage: "cpu", or "cuda:" with the number of a GPU."""
     devices = [f"cuda:{n}" for n in range(stages)] if text == "cuda" else text.split(",")
     devices = devices * stages if devices == ["cpu"] else devices
     if len(devices) != stages or not all(_DEVICE.fullmatch(device) for device in devices):
@@ -317,7 +317,7 @@ def _devices(text: str, stages: int) -> list[str]:
 
 
 def _card(device: str) -> int | None:
-    """Number of a graphics card; None for the processor."""
+    """Number of a GPU; None for the CPU."""
     return None if device == "cpu" else int(device.partition(":")[2])
 
 
@@ -327,7 +327,7 @@ def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
 
 
 def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
-    """Refuse stages and tensors that have no room in the memory of this machine."""
+    """Refuse stages and tensors that do not fit into this machine's memory."""
     free = available_memory()
     sizes = [_model_bytes(manifest, number, folder) for number in range(len(manifest.stages))]
     queues = slots * sum(sent.tensor.bytes for stage in manifest.stages for sent in stage.outputs)
@@ -341,7 +341,7 @@ def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
 
 
 def _check_weight_files(path: Path, weights: FileRecord | None) -> None:
-    """Refuse a stage that names another file for its weights than the manifest does."""
+    """Refuse a stage that names another weight file than the manifest."""
     for name in weight_files(load_model(path)):
         if weights is None or name != weights.file:
             raise InputError(f"{path}: its weights are said to lie in '{name}', which the manifest does not name.")
@@ -368,13 +368,13 @@ def _job(manifest: Manifest, number: int, folder: Path) -> StageJob:
 
 
 def _results(manifest: Manifest) -> list[tuple[int | None, TensorRecord]]:
-    """The outputs of the whole model with the number of the stage that gives each; None if it is an input."""
+    """The outputs of the whole model with the stage that produces each; None for an input."""
     home = {sent.tensor.name: b for b, stage in enumerate(manifest.stages) for sent in stage.outputs}
     return [(home.get(tensor.name), tensor) for tensor in manifest.outputs]
 
 
 def _blank(pipeline: Pipeline) -> None:
-    """Overwrite old values of tensors, so that reading one gives a wrong output."""
+    """Overwrite old tensor values, so that reading a stale one gives a wrong output."""
     for ring in pipeline.layout.made.values():
         for slot in range(ring.slots):
             pipeline.memory.slot(ring, slot)[:] = 0xFF
@@ -383,7 +383,7 @@ def _blank(pipeline: Pipeline) -> None:
 def _compare(
     pipeline: Pipeline, manifest: Manifest, file: Path, requests: int, count: int, fusion: bool
 ) -> list[Agreement]:
-    """How the outputs of the last requests, which are still in memory, agree with those of the whole model."""
+    """Compare the outputs of the last requests, still in memory, with the whole model's."""
     agreements = []
     results = _results(manifest)
     size = sum(tensor.bytes for tensor in manifest.outputs)
@@ -404,7 +404,7 @@ def _compare(
 
 
 def _agreement(agreements: Sequence[Agreement]) -> Agreement:
-    """All agreements as one, with the difference that is largest in proportion to what is allowed."""
+    """All comparisons as one, with the largest difference relative to its tolerance."""
     worst = max(
         agreements,
         key=lambda agreement: (
@@ -423,7 +423,7 @@ _MICRO = 1e6
 
 
 def chrome_trace(trial: Trial) -> dict[str, Any]:
-    """Trace of all computations, in microseconds from the first one on; a process is a stage."""
+    """Trace of all computations in microseconds, a process for each stage."""
     begin = float(trial.events[:, :, 0].min())
     events: list[dict[str, Any]] = []
     for number, (stage, rows) in enumerate(zip(trial.manifest.stages, trial.events.tolist(), strict=True)):

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """Hand on the items, and show on stderr how many of `total` came and how long the others may take."""
+    """Pass the items through, with progress and the estimated remaining time on stderr."""
     from rich import progress
 
     console = stderr_console()
@@ -53,7 +53,7 @@ _KNOWN = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 class Scale(NamedTuple):
-    """A unit for the numbers of a column, and how many decimals they have.
+    """Unit and number of decimals of a column of numbers.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of_times(cls, times: Iterable[float], time_unit: str) -> Scale:
-        """Scale for times in the time unit of a graph: the largest has four digits.
+        """Scale for times in a graph's time unit, with four digits for the largest.
 
         Examples
         --------
@@ -83,12 +83,12 @@ class Scale(NamedTuple):
 
     @classmethod
     def of_numbers(cls, values: Iterable[float], unit: str) -> Scale:
-        """Scale for numbers in a unit without prefixes: the largest has four digits."""
+        """Scale for numbers in a unit without prefixes, with four digits for the largest."""
         return cls._fitting(values, ((unit, 1.0),), (unit, 1.0))
 
     @classmethod
     def of_bytes(cls, sizes: Iterable[float]) -> Scale:
-        """Scale for sizes in bytes: the largest has four digits."""
+        """Scale for sizes in bytes, with four digits for the largest."""
         return cls._fitting(sizes, _BYTES, ("B", 1.0))
 
     @classmethod
@@ -100,7 +100,7 @@ class Scale(NamedTuple):
         return cls(unit, size, 0 if unit == "B" else min(max(0, _DIGITS - 1 - power), _MOST_DECIMALS))
 
     def cell(self, value: float) -> str:
-        """Format a number without its unit; one that would be rounded to 0 is shown as below the last digit."""
+        """Format a number without its unit; a small one as below the last digit, rather than 0."""
         number = value / self.size
         if value == 0:
             return "0"
@@ -139,7 +139,7 @@ def _in_words(value: float, scale: Scale) -> str:
 
 
 def how_many(count: int, noun: str) -> str:
-    """A number of things.
+    """A number with its noun, in singular or plural.
 
     Examples
     --------
@@ -172,7 +172,7 @@ _SMALL = 1e6
 
 
 class _Kind(NamedTuple):
-    """Kind of quantity.
+    """Kind of quantity: its units and prefixes, and proposals for messages.
 
     Fields: unit of a bare number; units allowed after a prefix, in lower case; proposed units and prefix; examples.
     """
@@ -192,7 +192,7 @@ _SPEED = _Kind(
 
 
 class _Quantity(NamedTuple):
-    """A number times its prefix, and prefix and unit as they were written."""
+    """A parsed quantity: a number times its prefix, with prefix and unit as written."""
 
     value: float
     unit: str
@@ -331,7 +331,7 @@ def parse_throughput(given: Quantity, time_unit: str) -> float:
 
 
 def parse_counts(text: str, name: str = "k") -> list[int]:
-    """Numbers of a word, by default those of blocks, comma-separated, without repetition.
+    """Comma-separated numbers of a word, by default of blocks, without repetition.
 
     Examples
     --------
@@ -378,7 +378,7 @@ def parse_dims(pairs: Iterable[str]) -> dict[str, Dim]:
 
 
 def parse_options(pairs: Iterable[str]) -> dict[str, str | bool]:
-    """Options of a solver from ``name=value`` pairs; values are texts, but for true and false.
+    """Solver options from ``name=value`` pairs; values are texts, true or false.
 
     Examples
     --------
@@ -410,7 +410,7 @@ def _parse(given: Quantity, word: str, kind: _Kind) -> _Quantity:
 
 
 def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
-    """Advice on a number with an unknown unit."""
+    """Advice about a number with an unknown unit."""
     if not prefix:
         return f"give for example {kind.examples}."
     written = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")
@@ -418,7 +418,7 @@ def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
 
 
 def _reading(unit: str) -> tuple[bool, bool]:
-    """Whether the unit of a rate means bits, and whether others may read it otherwise."""
+    """Whether a rate's unit means bits, and whether it is ambiguous."""
     if not unit or "bit" in unit.lower():
         return bool(unit), False
     named_bits, shaped_bits = "B" not in unit, unit.lower().endswith("ps")
@@ -428,7 +428,7 @@ def _reading(unit: str) -> tuple[bool, bool]:
 
 
 def _not_small(quantity: _Quantity, given: Quantity, word: str, kind: _Kind) -> float:
-    """The value of the quantity; a bare number that is suspiciously small is warned about."""
+    """The value of a quantity, with a warning if a bare number is suspiciously small."""
     if not quantity.unit and 0 < quantity.value < _SMALL:
         more = f"{str(given).strip()}{kind.usual_prefix}{kind.proposals[0]}"
         _doubt(f"{said(word, given)} is {quantity.value:g} {kind.bare}; write {more} if that is meant.")

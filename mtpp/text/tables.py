@@ -34,7 +34,7 @@ PLAIN_SECONDS = 10.0
 
 
 class LiveLine:
-    """Line that shows the state of a search or a solver, unless it is silent; a context manager."""
+    """Line on stderr with the state of a search or a solver; a context manager."""
 
     def __init__(self, label: str, *, silent: bool = False, cost: str = "bottleneck") -> None:
         self._label, self._silent, self._cost = label, silent, cost
@@ -44,7 +44,7 @@ class LiveLine:
         self._live = Live(get_renderable=self._text, console=self._console, transient=True, refresh_per_second=4)
 
     def show(self, moment: Progress) -> None:
-        """Take the newest state; may be called from another thread."""
+        """Set the newest state; may be called from any thread."""
         self._moment = moment
         if self._silent:
             return
@@ -115,7 +115,7 @@ _LATEX = {
 
 
 def aligned(header: Sequence[str], rows: Rows) -> str:
-    """Columns as wide as needed, the first to the left and the others to the right.
+    """A table with columns of minimal width, the first left-aligned and the others right-aligned.
 
     Examples
     --------
@@ -128,13 +128,13 @@ def aligned(header: Sequence[str], rows: Rows) -> str:
 
 
 def frame_table(frame: pd.DataFrame) -> str:
-    """A frame aligned: numbers with six figures, a dash for what is missing."""
+    """A frame as an aligned table: numbers with six digits, a dash for missing values."""
     whole = frame.astype(object).where(frame.notna(), None)
     return aligned([str(name).replace("_", " ") for name in whole], [list(map(_cell, row)) for row in whole.to_numpy()])
 
 
 def records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
-    """A frame as members of JSON, a row a record; None for what is missing."""
+    """Rows of a frame as JSON objects, None for missing values."""
     return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
@@ -145,12 +145,12 @@ def _cell(value: Any) -> str:
 
 
 def left_aligned(rows: Rows) -> str:
-    """Columns of words, without a header."""
+    """Left-aligned columns without a header."""
     return _lines(_cells(rows), words=range(len(rows[0]) if rows else 0))
 
 
 def fitted(header: Sequence[str], rows: Rows, width: int | None, words: Collection[int] = (0,)) -> str:
-    """Columns that fit a width: long words lose their middle, and columns without room go below, with the first again.
+    """A table that fits a width: long words lose their middle, and excess columns go below.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def fitted(header: Sequence[str], rows: Rows, width: int | None, words: Collecti
 def _band(
     table: list[list[str]], band: list[int], least: list[int], widths: list[int], width: int, words: Collection[int]
 ) -> str:
-    """The columns of a table with these numbers as text; words share the width that numbers leave."""
+    """Some columns of a table as text; words share the width that numbers leave."""
     room = {i: least[i] for i in band}
     spare = width - sum(room.values()) - _GAP * (len(band) - 1)
     while spare > 0 and (narrow := [i for i in band if room[i] < widths[i]]):
@@ -202,7 +202,7 @@ def _band(
 
 
 def wrapped(header: Sequence[str], rows: Rows, width: int, text: Collection[int]) -> str:
-    """Columns of which those in `text` hold sentences: they share what the others leave of the width, on several lines.
+    """A table in which the `text` columns wrap to share the remaining width.
 
     Examples
     --------
@@ -227,12 +227,12 @@ def wrapped(header: Sequence[str], rows: Rows, width: int, text: Collection[int]
 
 
 def filled(sentences: str, width: int) -> str:
-    """Sentences on lines of at most `width` characters."""
+    """Sentences wrapped to lines of at most `width` characters."""
     return textwrap.fill(sentences, width)
 
 
 def shortened(text: str, width: int) -> str:
-    """A text of at most `width` columns, which keeps its beginning and its end.
+    """A text of at most `width` columns, with its middle left out if needed.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal behind stdout; None if that is a file or a pipe, where no line is too long."""
+    """Width of the terminal behind stdout; None if stdout is a file or a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -263,25 +263,25 @@ def _lines(table: list[list[str]], words: Collection[int]) -> str:
 
 
 def drawn(name: str) -> str:
-    """A name as it can be drawn: printable, and no formula between dollars."""
+    """A name for pictures: printable, and without dollar formulas."""
     return printable(name).replace("$", r"\$")
 
 
 def markdown(header: Sequence[str], rows: Rows) -> str:
-    """A pipe table."""
+    """A table in Markdown."""
     lines = [header, [":--", *["--:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in _cells(lines))
 
 
 def comma_separated(header: Sequence[str], rows: Rows) -> str:
-    """CSV, quoted where needed."""
+    """A table as CSV, quoted where needed."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(_cells((header, *rows)))
     return buffer.getvalue().rstrip("\n")
 
 
 def latex(header: Sequence[str], rows: Rows) -> str:
-    """A tabular for the package booktabs."""
+    """A LaTeX tabular for the package booktabs."""
     table = _cells((header, *rows))
     body = [" & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in row) + r" \\" for row in table]
     columns = "l" + "r" * (len(header) - 1)
@@ -299,7 +299,7 @@ def latex(header: Sequence[str], rows: Rows) -> str:
 
 
 def _cells(rows: Rows) -> list[list[str]]:
-    """Cells as text that is safe to print: a name from a file ends no line and commands no terminal."""
+    """Cells without control characters, which names from files may contain."""
     return [[printable(cell) for cell in row] for row in rows]
 
 

@@ -19,7 +19,7 @@ _LONGEST_WORDS = 4000
 
 @dataclass(frozen=True)
 class Reported:
-    """An answer, and all that a page says of it beside what follows from itself."""
+    """An answer with the verdict, settings and notes that its page shows."""
 
     result: Result[Any, Any]
     verdict: Verdict | None  # of a check with code of its own; None if there was none
@@ -32,7 +32,7 @@ class Reported:
 
 
 def article(reported: Reported) -> tuple[str, str]:
-    """Title in plain text, and HTML."""
+    """Title (plain text) and HTML of a page's part."""
     return reported.result.instance.label, "".join(_parts(reported))
 
 
@@ -56,7 +56,7 @@ def _parts(reported: Reported) -> Iterator[str]:
 
 
 def _headline(reported: Reported) -> str:
-    """One sentence: how far the answer is from any other, and on what that rests."""
+    """A sentence on how good the answer is, and on what that rests."""
     result, verdict = reported.result, reported.verdict
     kind, words = _standing(reported)
     cost = ""

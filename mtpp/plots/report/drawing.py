@@ -70,7 +70,7 @@ _HEAD = (
 
 
 def text(words: str, longest: int | None = 60) -> str:
-    r"""Escape a text, so that it is read as text alone; the middle of one that is longer than `longest` is left out.
+    r"""Escape a text for HTML; a text longer than `longest` loses its middle.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def html(section: Section) -> str:
 
 
 def table(content: Table) -> str:
-    """A table, of which at most 64 rows are shown."""
+    """HTML of a table with at most 64 rows."""
     header, rows, words, longest, summary = content
     lines = [_row("th", header, longest), *(_row("td", row, longest) for row in rows[:_MOST_ROWS_OF_TABLE])]
     if len(rows) > _MOST_ROWS_OF_TABLE:
@@ -106,29 +106,29 @@ def table(content: Table) -> str:
 
 
 def _facts(rows: Mapping[str, str]) -> str:
-    """A table of labels and texts."""
+    """HTML of a table of labels and texts."""
     lines = (f"<tr><th>{text(label)}</th><td>{text(words, 400)}</td></tr>" for label, words in rows.items())
     return f'<table class="words">{"".join(lines)}</table>'
 
 
 def paragraph(words: str, kind: str = "") -> str:
-    """A paragraph of plain text; `kind` is a class of the style."""
+    """HTML of a paragraph of plain text; `kind` is a class of the style."""
     return f"<p class='{kind}'>{text(words, None)}</p>"
 
 
 def preformatted(words: str) -> str:
-    """Lines as they are; each is escaped."""
+    """HTML of preformatted lines, escaped."""
     lines = (text(line, None) for line in words.splitlines())
     return "<pre>" + "\n".join(lines) + "</pre>"
 
 
 def details(summary: str, body: str) -> str:
-    """HTML that is shown on a click."""
+    """HTML that opens on a click."""
     return f"<details><summary>{text(summary)}</summary>{body}</details>"
 
 
 def page(title: str, subtitle: str, articles: Iterable[tuple[str, str]]) -> str:
-    """The document of some answers, each with a title, in plain text, and HTML.
+    """HTML document of several answers, each given by its title (plain text) and HTML.
 
     It loads nothing and runs nothing, which its content security policy forbids, too.
     """
@@ -153,7 +153,7 @@ _MOST_ROWS = 128
 
 
 def _svg(width: float, height: float, body: str) -> str:
-    """A picture of a size in pixels, which scrolls where there is less room."""
+    """SVG picture of this size in pixels, which scrolls in a narrower window."""
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return f'<div class="wide"><svg {size} role="img">{body}</svg></div>'
 
@@ -164,12 +164,12 @@ def _colour(number: int) -> str:
 
 
 def _look(kind: Kind, role: str, part: str) -> str:
-    """HTML attributes that colour a mark: by a class for a named kind, else by the style `part`, such as fill."""
+    """HTML attributes for the colour of a mark: a class for a named kind, else the style `part`."""
     return f'class="{role} {kind}"' if isinstance(kind, str) else f'class="{role}" style="{part}:{_colour(kind)}"'
 
 
 def _chart(chart: Chart) -> str:
-    """Legend and rows; of many rows those with the most in their bars, and of many bars neighbours are drawn as one."""
+    """Legend and rows of a chart; of very many rows the fullest, and neighbouring bars merged."""
     rows, notes = chart.rows, []
     if len(rows) > _MOST_ROWS:
         lengths = [sum(bar.end - bar.start for bar in row.bars) for row in rows]
@@ -190,7 +190,7 @@ def _chart(chart: Chart) -> str:
 
 
 def _merged(bars: Sequence[Bar], gap: float) -> list[Bar]:
-    """Bars of a row, where neighbours of a kind that are no more than `gap` apart are one."""
+    """Bars of a row, with neighbours of one kind merged if at most `gap` apart."""
     merged: list[Bar] = []
     for bar in sorted(bars, key=lambda bar: (bar.low, str(bar.kind), bar.start)):
         last = merged[-1] if merged else bar
@@ -225,7 +225,7 @@ def _rows(chart: Chart) -> str:
 
 
 def _axis(end: float, factor: float, scale: Scale, top: int, bottom: int) -> str:
-    """Ticks at round numbers of the unit."""
+    """Ticks at round numbers."""
     step = 10.0 ** math.floor(math.log10(end / scale.size / _TICKS))
     step *= next(size for size in (1, 2, 5, 10) if end / scale.size / (step * size) <= _TICKS)
     ticks = []
@@ -242,7 +242,7 @@ _WIDTH_OF_FRONT, _HEIGHT_OF_FRONT, _LEFT_OF_FRONT = 640.0, 260.0, 90.0
 
 
 def _scatter(scatter: Scatter) -> str:
-    """Points from the first, at the lower left, to the last; the chosen one is filled."""
+    """SVG of points along a front; the chosen point is filled."""
     points, width, height, left = scatter.points, _WIDTH_OF_FRONT, _HEIGHT_OF_FRONT, _LEFT_OF_FRONT
     first, last = points[0], points[-1]
     circles = []
@@ -277,7 +277,7 @@ _WIDTH_OF_GRAPH, _NARROWEST, _TOP = 1040.0, 7.0, 26.0
 
 
 def _graph(picture: GroupedGraph) -> str:
-    """A graph with the colour of its group for each node, and a sentence that says so."""
+    """SVG of a graph with nodes coloured by group, and a caption."""
     graph, _, column, name, spans = picture
     width = float(column.max()) + 1
     step = _WIDTH_OF_GRAPH / max(width, 1)
@@ -299,7 +299,7 @@ def _graph(picture: GroupedGraph) -> str:
 
 
 def _nodes(picture: GroupedGraph, step: float) -> tuple[str, float]:
-    """All nodes and edges, and the height of the picture."""
+    """SVG of all nodes and edges, and its height."""
     graph, group, column, name, _ = picture
     points = placed(graph, column, sweeps=_SWEEPS, inertia=0.5)
     rows = float(np.ptp(points[:, 1])) + 1
@@ -322,7 +322,7 @@ def _nodes(picture: GroupedGraph, step: float) -> tuple[str, float]:
 
 
 def _curves(x: IntArray, y: IntArray, edges: IntArray) -> str:
-    """One path with all edges; one that passes columns bends around their nodes."""
+    """SVG path of all edges, bent around nodes in columns between."""
     parts = []
     for u, v in edges.tolist():
         bend = 0 if abs(x[v] - x[u]) <= 60 else (14 if u % 2 else -14)
@@ -351,7 +351,7 @@ def _titles(graph: ComputationGraph, group: IntArray, name: str) -> Callable[[in
 
 
 def _dots(picture: GroupedGraph, step: float) -> tuple[str, float]:
-    """A dot for each group in each part of the picture's width, the larger the more nodes, and the picture's height."""
+    """SVG of a large graph: a dot for each group and slice, sized by nodes; and its height."""
     graph, group, column, name, _ = picture
     parts = min(_MOST_DOTS, int(column.max()) + 1)
     place = np.minimum(parts - 1, (column * parts / (column.max() + 1)).astype(int))

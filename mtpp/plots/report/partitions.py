@@ -43,7 +43,7 @@ _LISTED = 2000
 
 
 def partition_question(partition: Partition) -> dict[str, str]:
-    """The question of a partition, label to text."""
+    """The question of a partition: label to text."""
     instance = partition.instance
     facts = dict(instance._facts())
     facts["source"] = instance.graph.source or "not stated"
@@ -60,7 +60,7 @@ def partition_question(partition: Partition) -> dict[str, str]:
 
 
 def partition_sections(partition: Partition, bound: Bound | None, *, memory: bool = True) -> Iterator[Section]:
-    """All sections, one after the other; that of the memory may be left out."""
+    """All sections on a partition; the one on memory only if it matters."""
     records = stages(partition)
     yield stage_section(partition, bound)
     column, spans = block_columns(partition)
@@ -81,7 +81,7 @@ def partition_sections(partition: Partition, bound: Bound | None, *, memory: boo
 
 
 def stage_section(partition: Partition, bound: Bound | None) -> Section:
-    """Times of each stage that is not empty, part by part, with the bottleneck and the bound."""
+    """Times of each non-empty stage by part, with the bottleneck and the bound."""
     records, unit, k = stages(partition), partition.instance.time_unit, partition.instance.k
     parts = {kind: [getattr(stage, kind) for stage in records] for kind in _TIMES}
     parts = {kind: times for kind, times in parts.items() if any(times)}
@@ -111,7 +111,7 @@ def stage_section(partition: Partition, bound: Bound | None) -> Section:
 
 
 def _node_lists(partition: Partition) -> Table | None:
-    """The operators of each stage by name, of a graph that is not too large."""
+    """Names of each stage's operators, for graphs that are not too large."""
     graph = partition.instance.graph
     if graph.n > _LISTED:
         return None
@@ -136,7 +136,7 @@ def _crossing_section(moved: tuple[Crossing, ...]) -> Section:
 
 
 def _timeline_section(partition: Partition) -> Section:
-    """The first runs through the pipeline, where all stages advance together."""
+    """The first batches through the pipeline, in which all stages advance in lockstep."""
     period, unit = partition.bottleneck, partition.instance.time_unit
     costs = partition.block_costs.tolist()[:_MOST_STAGES]
     rows = []
@@ -155,7 +155,7 @@ def _timeline_section(partition: Partition) -> Section:
 
 
 def front_question(front: Front) -> dict[str, str]:
-    """The question of a front, label to text."""
+    """The question of a front: label to text."""
     question = front.instance
     return partition_question(front.partition) | {
         "batch": how_many(question.batch, "sequence"),
@@ -165,7 +165,7 @@ def front_question(front: Front) -> dict[str, str]:
 
 
 def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
-    """The front as a picture and a table, and the chosen cut with what its stages hold."""
+    """The front as a picture and a table, and the memory of the chosen cut's stages."""
     points, answer, question = front.points, front.chosen, front.instance
     unit = question.instance.time_unit
     rows = [
@@ -200,7 +200,7 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
 
 
 def _scatter(front: Front) -> Scatter | None:
-    """Context over time a batch, where two or more cuts have a limit."""
+    """Usable context over time per batch, if at least two cuts have a limit."""
     unit, points = front.chosen.question.instance.time_unit, []
     for point in front.points:
         if point.usable_context < math.inf:
@@ -223,7 +223,7 @@ _FULL = 1 - 1e-9
 
 
 def flow_question(answer: FlowAnswer) -> dict[str, str]:
-    """The question of a flow, label to text."""
+    """The question of a flow: label to text."""
     instance = answer.instance
     facts = dict(instance._facts()) | {"terms": instance.terms}
     for t, row in enumerate(instance.capacity):
@@ -238,20 +238,20 @@ def flow_question(answer: FlowAnswer) -> dict[str, str]:
 
 
 def _kind_name(instance: FlowInstance, t: int) -> str:
-    """A kind by what the names of its devices have in front of their numbers, if that is the same and not empty."""
+    """Name of a kind: the common beginning of its devices' names, if there is one."""
     stems = {name.rpartition("-")[0] for name, kind in zip(instance.devices, instance.kind, strict=True) if kind == t}
     return next(iter(stems)) if len(stems) == 1 and "" not in stems else f"kind {t}"
 
 
 def flow_sections(answer: FlowAnswer, bound: Bound | None) -> Iterator[Section]:
-    """All sections, one after the other."""
+    """All sections on a flow."""
     yield device_section(answer)
     yield Section("Requests through each layer", chart=layer_chart(answer, bound))
     yield _link_section(answer)
 
 
 def device_section(answer: FlowAnswer) -> Section:
-    """The layers of each device that has some, by the first one; how full a bar is says how full the device is."""
+    """The layers of each device in use, with bars filled by its load."""
     instance, interval, capacity, passes = answer.instance, answer.interval, answer.capacity, _passes(answer)
     order = np.lexsort((interval[:, 1], interval[:, 0]))
     scale, rows, cells = Scale.of_numbers(capacity, _RATE), [], []
@@ -286,7 +286,7 @@ def _layers(begin: int, end: int) -> str:
 
 
 def layer_chart(answer: FlowAnswer, bound: Bound | None = None) -> Chart:
-    """The most that could pass each layer; neighbours that lie on the same devices are one row."""
+    """Capacity of each layer; neighbouring layers on the same devices share a row."""
     interval, flow = answer.interval, answer.flow
     cuts = sorted({0, answer.instance.layers, *interval[interval[:, 1] > interval[:, 0]].ravel().tolist()})
     rates = [float(answer.capacity[(interval[:, 0] <= a) & (interval[:, 1] >= b)].sum()) for a, b in pairwise(cuts)]
@@ -301,7 +301,7 @@ def layer_chart(answer: FlowAnswer, bound: Bound | None = None) -> Chart:
 
 
 def _link_section(answer: FlowAnswer) -> Section:
-    """The links that requests take, the fullest first, and how much of the network is full."""
+    """The links that carry requests, the fullest first."""
     n, passing, network = answer.instance.n, answer.passing, answer.network
     names = ["source", "sink", *answer.instance.devices, *answer.instance.devices]
     links = [(u, v) for u, v in np.argwhere(passing > 0).tolist() if v != u + n or u < 2]

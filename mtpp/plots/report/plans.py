@@ -56,7 +56,7 @@ _LANES = dict.fromkeys(_PASSES, (0.0, 0.75)) | {
 def _timeline(
     operations: Iterable[Operation], microbatches: int, rows: Sequence[str], names: str, marks: Mapping[str, float]
 ) -> Chart:
-    """Operations in the rows of their stages, or of groups that take turns; the bound is the mark of that name [s]."""
+    """Timeline of operations in rows of stages or groups, with a line at the bound [s]."""
     bars: list[list[Bar]] = [[] for _ in rows]
     for operation in operations:
         if operation.end > operation.start or operation.kind in _PASSES:
@@ -81,7 +81,7 @@ def _bar(operation: Operation, microbatches: int) -> Bar:
 
 
 def plan_question(iteration: Iteration) -> dict[str, str]:
-    """The question of a plan, label to text."""
+    """The question of a plan: label to text."""
     instance = iteration.instance
     limit = "unlimited" if math.isinf(instance.memory) else f"{bytes_in_words(instance.memory)} a device"
     return {
@@ -95,7 +95,7 @@ def plan_question(iteration: Iteration) -> dict[str, str]:
 
 
 def plan_sections(iteration: Iteration, bound: Bound | None) -> Iterator[Section]:
-    """All sections, for each pipeline of the iteration."""
+    """All sections on an iteration, for each of its pipelines."""
     for schedule in iteration.schedules:
         plan = schedule.plan
         yield _stage_section(plan)
@@ -109,7 +109,7 @@ def plan_sections(iteration: Iteration, bound: Bound | None) -> Iterator[Section
 
 
 def schedule_section(schedule: Timeline, *sentences: str) -> Section:
-    """Timeline of the stages of a pipeline; the later a microbatch, the stronger its colour."""
+    """Timeline of a pipeline's stages; later microbatches have stronger colours."""
     plan, marks = schedule.plan, {"all done at": schedule.makespan}
     stages = [str(n) for n in range(plan.n_stages)]
     chart = _timeline(schedule.operations(), plan.instance.microbatches, stages, "stage", marks)
@@ -141,7 +141,7 @@ def _stage_section(plan: Plan) -> Section:
 
 
 def grid_question(plan: GridPlan) -> dict[str, str]:
-    """The question of a plan in a grid, label to text."""
+    """The question of a plan in a grid: label to text."""
     question, chain = plan.instance, plan.chain
     servers, state = question.servers, question.state_bytes
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
@@ -164,7 +164,7 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
 
 
 def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[Section]:
-    """All sections, one after the other."""
+    """All sections on a plan in a grid."""
     yield Section("Plan", facts=_degrees(plan))
     yield _section_of_stages(plan)
     yield step_section(plan, bound)
@@ -184,7 +184,7 @@ def step_section(plan: GridPlan, bound: Bound | None, uniform: GridPlan | None =
 
 
 def group_memory(plan: GridPlan) -> Section:
-    """Memory of a device of each group."""
+    """Memory of a device of each group, by part."""
     words = "Of each device of a group at its peak: stored activations wait between passes, working ones are held "
     words += "while the largest layer recomputes."
     sizes = {name: part.tolist() for name, part in zip(plan.memory._fields, plan.memory, strict=True)}
@@ -192,7 +192,7 @@ def group_memory(plan: GridPlan) -> Section:
 
 
 def degree_section(plan: GridPlan, others: Sequence[GridPlan], bound: Bound | None) -> Section:
-    """Times of the plan and of the best plans of other degrees, with what predictions do not tell apart."""
+    """Times of the plan and of those with other degrees, with the range of predictions."""
     rows = []
     for each in (plan, *others):
         names = {"pp": each.groups, "tp": max(each.tensor), "cp": each.context, "ep": each.expert, "z": each.zero}
@@ -244,7 +244,7 @@ def _section_of_stages(plan: GridPlan) -> Section:
 
 
 def _device_section(plan: GridPlan) -> Section:
-    """Where the devices of each group lie, of the first pipelines."""
+    """Devices of each group in the first pipelines."""
     assert plan.first_device is not None
     size, count = plan.instance.servers.size, min(plan.pipelines, 8)
     rows = []
@@ -267,7 +267,7 @@ _NODES, _BUS = 0.68, 0.74  # of a row: nodes until here, the bus from here
 
 
 def placement_question(placement: Placement) -> dict[str, str]:
-    """The question of a placement, label to text."""
+    """The question of a placement: label to text."""
     instance = placement.instance
     memory = "unlimited" if math.isinf(instance.memory) else f"{bytes_in_words(instance.memory)} at most"
     return {
@@ -281,7 +281,7 @@ def placement_question(placement: Placement) -> dict[str, str]:
 
 
 def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[Section]:
-    """All sections, one after the other."""
+    """All sections on a placement."""
     instance, graph, k = placement.instance, placement.instance.graph, placement.instance.devices
     labels = [str(d) for d in range(k)]
     busy = np.bincount(placement.device, placement.timeline.end - placement.timeline.start, k)
@@ -303,7 +303,7 @@ def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[Se
 
 
 def step_of_placement(placement: Placement, bound: Bound | None = None) -> Section:
-    """Timeline of the devices, with their nodes and, below these, the tensors on their buses."""
+    """Timeline of each device's nodes and, below, of the tensors on its bus."""
     graph, times, unit = placement.instance.graph, placement.timeline, placement.instance.graph.time_unit
     bars: list[list[Bar]] = [[] for _ in range(placement.instance.devices)]
     for v, d in enumerate(placement.device.tolist()):
@@ -336,13 +336,13 @@ _NAMES = "chain and layers"
 
 
 def deployment_question(answer: Deployment) -> dict[str, str]:
-    """The question of a deployment, label to text."""
+    """The question of a deployment: label to text."""
     facts = answer.instance.question_facts
     return facts | {"model": f"{answer.instance.model.name}, {facts['model']}"}
 
 
 def deployment_sections(answer: Deployment, bound: Bound | None) -> Iterator[Section]:
-    """All sections, one after the other."""
+    """All sections on a deployment."""
     yield Section("Time of each stage in a step", chart=time_chart(answer))
     yield Section("Memory of a device of each stage", chart=memory_chart(answer))
     words = [f"{name}: {value}" for name, value in answer.measures.items()]
@@ -352,7 +352,7 @@ def deployment_sections(answer: Deployment, bound: Bound | None) -> Iterator[Sec
 
 
 def _labels(answer: Deployment) -> list[str]:
-    """Number of the chain and layers of each stage."""
+    """Label of each stage: the number of its chain, and its layers."""
     return [
         f"{c}: {stage.first}–{stage.end - 1}"
         for c, (_, chain, _) in enumerate(answer.pools, 1)
@@ -361,7 +361,7 @@ def _labels(answer: Deployment) -> list[str]:
 
 
 def time_chart(answer: Deployment) -> Chart:
-    """A bar for each stage of each chain that differs."""
+    """Times of the stages of each distinct chain."""
     times = [time / PICO for _, chain, _ in answer.pools for time in chain.stage_times]
     scale = Scale.of_numbers(times, "s")
     return stacked(
@@ -370,7 +370,7 @@ def time_chart(answer: Deployment) -> Chart:
 
 
 def memory_chart(answer: Deployment) -> Chart:
-    """Weights, caches of all sequences in flight, and what is free, of a device of each stage [GB]."""
+    """Memory of a device of each stage: weights, caches and free [GB]."""
     room = costs_of(answer.instance).room
     rows = [
         (weights / 1e9, caches / 1e9, float(room[stage.servers] - weights - caches) / 1e9)

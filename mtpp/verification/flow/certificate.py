@@ -39,7 +39,7 @@ _NO_CUT = "there are layers of the devices that no cut shows to let less pass"
 
 
 def verify_flow(document: Value, limits: Limits) -> Verdict:
-    """Check everything in the certificate that can be checked.
+    """Check all that can be checked in the certificate of a flow.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def verify_flow(document: Value, limits: Limits) -> Verdict:
 
 
 def _with_groups(certificate: FlowCertificate, question: ExactFlow) -> tuple[ExactFlow, str | None]:
-    """The question as the groups of the answer make it; and the first fault of the groups, None without one.
+    """The question restricted to the answer's groups, and the first fault of these, if any.
 
     Each device becomes a kind of its own, with the capacities at which its group steps; only links within groups stay.
     """
@@ -120,7 +120,7 @@ def _fault_of_intervals(instance: ExactFlow, interval: Sequence[tuple[int, int]]
 
 
 def _most_passed(instance: ExactFlow, interval: Sequence[tuple[int, int]]) -> int:
-    """Devices on the longest way of links from source to sink."""
+    """Number of devices on the longest path of links from source to sink."""
     n, rates, passed = instance.n, instance.rates, [0] * instance.n
     for begin, i in sorted((begin, i) for i, (begin, end) in enumerate(interval) if begin < end):
         ways = [passed[j] + 1 for j in range(n) if interval[j][1] == begin and passed[j] > 0 and rates[j][i] > 0]
@@ -131,7 +131,7 @@ def _most_passed(instance: ExactFlow, interval: Sequence[tuple[int, int]]) -> in
 def _most_flow(
     instance: ExactFlow, interval: Sequence[tuple[int, int]], served: Sequence[Fraction], clock: Clock
 ) -> Fraction:
-    """Most flow from the source to the sink, by blocking flows along shortest paths (Dinic, 1970)."""
+    """Maximum flow from the source to the sink, by blocking flows (Dinic, 1970)."""
     arcs, unit = _network(instance, interval, served)
     source, sink = 2 * instance.n, 2 * instance.n + 1
     total = 0
@@ -172,7 +172,7 @@ def _most_flow(
 def _network(
     instance: ExactFlow, interval: Sequence[tuple[int, int]], capacity: Sequence[Fraction]
 ) -> tuple[dict[int, dict[int, int]], Fraction]:
-    """Capacities of arcs in whole multiples of a unit, and the unit.
+    """Capacities of arcs as integers, and their unit.
 
     A device is the nodes i and n + i; source and sink are behind them.
     """
@@ -200,7 +200,7 @@ def _network(
 
 
 def _check(instance: FlowInstance, question: ExactFlow, claim: Claim, clock: Clock) -> Check:
-    """Prove a bound again: a little more than its flow is impossible."""
+    """Prove a bound again: slightly more than its flow is impossible."""
     clock.raise_if_late()
     if claim.value <= 0:
         return Check(claim, Fraction(0), "nothing to prove")
@@ -228,7 +228,7 @@ def _check(instance: FlowInstance, question: ExactFlow, claim: Claim, clock: Clo
 
 
 def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
-    """Why the flows stated for groups of devices do not exclude `flow`, None if they do; and the number of brackets.
+    """Why the flows stated for groups do not exclude `flow`, None if they do; and a count of brackets.
 
     A group is given by how many devices it has of each family, devices that can be exchanged. Each possible group has
     an entry with the most that it carries, proved by brackets; disjoint groups carry at most the largest sum of these.
@@ -269,7 +269,7 @@ def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock
 
 
 def _families(instance: FlowInstance, clock: Clock) -> list[list[int]]:
-    """Devices of a kind with the same links."""
+    """Families of interchangeable devices: of one kind, with equal links."""
     families: list[list[int]] = []
     for i in range(instance.n):
         clock.raise_if_late()
@@ -325,7 +325,7 @@ def _fault_in_bracket(
 
 
 def _fault_of_prices(question: ExactFlow, flow: Fraction, claim: Claim, clock: Clock) -> str | None:
-    """Why the prices of a claim do not exclude a flow, None if they do."""
+    """Why the prices do not exclude a flow; None if they do."""
     fields = claim.parameters.open_members(("devices", "links"))
     number = {name: i for i, name in enumerate([*question.devices, "source", "sink"])}
     devices, links = [Fraction(0)] * question.n, dict[tuple[int, int], Fraction]()
@@ -349,7 +349,7 @@ def _fault_of_prices(question: ExactFlow, flow: Fraction, claim: Claim, clock: C
 
 
 def _fault_of_weights(instance: ExactFlow, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
-    """Why the weights of a claim do not exclude a flow, None if they do; number of knapsacks."""
+    """Why the weights do not exclude a flow, None if they do; and the number of knapsacks."""
     has_hubs, links = claim.method == "patterns-with-hubs", claim.method == "patterns-with-links"
     fields = claim.parameters.open_members(("weights", "hubs" if has_hubs else "second"))
     weights = [[Fraction(number) for number in row.numbers()] for row in fields["weights"].items()]
@@ -361,7 +361,7 @@ def _fault_of_weights(instance: ExactFlow, flow: Fraction, claim: Claim, clock: 
 
 
 def _is_too_much_for_layers(instance: ExactFlow, flow: Fraction) -> bool:
-    """Whether the layers of all devices together carry less than a flow on each layer; then so for any larger flow."""
+    """Whether the layers of all devices together carry less than a flow."""
     best = []
     for row in instance.capacity:
         best.append(max((c * min(rate, flow) for c, rate in enumerate(row)), default=Fraction(0)))
@@ -369,7 +369,7 @@ def _is_too_much_for_layers(instance: ExactFlow, flow: Fraction) -> bool:
 
 
 def _is_too_much_for_ends(instance: ExactFlow, flow: Fraction) -> bool:
-    """Whether all devices together take less than a flow from the source, or give less to the sink."""
+    """Whether all devices together receive or deliver less than a flow."""
     n, fastest = instance.n, [max(row) for row in instance.capacity]
     carried = [fastest[t] for t in instance.kind]
     inflow = sum(

@@ -18,7 +18,7 @@ from instances.flow.problem import SINK, SOURCE, FlowInstance
 
 @dataclass(frozen=True)
 class ExactFlow:
-    """A question with capacities, those of `FlowInstance` as lists."""
+    """A question of flow in exact numbers."""
 
     devices: tuple[str, ...]
     layers: int
@@ -35,7 +35,7 @@ class ExactFlow:
 
 
 class Turns:
-    """How much some of the devices of a question, or all, serve when batches take turns in steps of one length."""
+    """Capacities of devices whose batches take turns in steps of equal length."""
 
     def __init__(self, instance: FlowInstance, numbers: list[int] | None = None) -> None:
         steps = instance.steps
@@ -57,7 +57,7 @@ class Turns:
         )
 
     def numbers(self) -> list[int]:
-        """Numbers of batches in flight that may be of use; none if no path can hold all layers."""
+        """Useful numbers of batches in flight; empty if no path can hold all layers."""
         if self._in_flight is not None:
             numbers = [self._in_flight]
         else:
@@ -66,7 +66,7 @@ class Turns:
         return [m for m in numbers if able and m >= able[0]]
 
     def ticks(self, in_flight: int) -> set[float]:
-        """Times of all steps with so many batches in flight."""
+        """All possible step times with this number of batches in flight."""
         return {
             second
             for slots, rows in zip(self._slots, self._seconds, strict=True)
@@ -76,14 +76,14 @@ class Turns:
         }
 
     def of_any_number(self) -> ExactFlow:
-        """The most that devices serve, with the fewest batches in flight that can hold all layers on a path."""
+        """Largest capacities with the fewest batches in flight that allow a path."""
         numbers = self.numbers()
         capacity = self._capacity(numbers[0] if numbers else max(1, self._devices), 0.0, math.inf)
         limits = [limit for limit in (self._exact.longest_path, self._in_flight) if limit is not None]
         return replace(self._exact, capacity=capacity, longest_path=min(limits, default=None))
 
     def between(self, in_flight: int, low: float, high: float) -> ExactFlow:
-        """The question with the most that devices serve at any tick from `low` to `high` [s].
+        """The question with the largest capacities at any tick from `low` to `high` [s].
 
         A device with so few layers that the others on a path cannot hold the rest serves nothing.
         """
@@ -94,7 +94,7 @@ class Turns:
         return replace(self._exact, capacity=capacity, longest_path=longest)
 
     def served(self, i: int, in_flight: int, tick: float, size: int, c: int) -> Fraction | str:
-        """Sequences per second of device i with c layers, in steps of `size` sequences; or why it cannot, as a text."""
+        """Sequences per second of device i with c layers, or the reason why it cannot hold them."""
         t, name = self._exact.kind[i], self._exact.devices[i]
         if size == 0 or c == 0:
             return Fraction(0)
@@ -106,7 +106,7 @@ class Turns:
         return min(Fraction(size) / Fraction(tick), self._port[t])
 
     def _room(self, in_flight: int) -> int:
-        """Most layers that a device can hold with room for this many batches in flight; 0 if it can hold none."""
+        """Most layers that fit on a device with the caches of all batches in flight."""
         return max(
             (
                 c
@@ -119,7 +119,7 @@ class Turns:
         )
 
     def _reach(self, capacity: list[list[Fraction]]) -> int:
-        """Most layers that a device serves any sequences with."""
+        """Most layers with which a device has any capacity."""
         return max((c for row in capacity for c, rate in enumerate(row) if rate > 0), default=0)
 
     def _capacity(self, in_flight: int, low: float, high: float) -> list[list[Fraction]]:
@@ -138,7 +138,7 @@ class Turns:
 
 
 def exact_flow(instance: FlowInstance) -> ExactFlow:
-    """The question with capacities as it states them, or the most that its steps allow."""
+    """The question with its stated capacities, or the largest that its steps allow."""
     if instance.steps is not None:
         return Turns(instance).of_any_number()
     capacity = [[Fraction(rate) for rate in row] for row in instance.capacity.tolist()]

@@ -79,7 +79,7 @@ def excludes(
 
 
 def _components(instance: ExactFlow, flow: Fraction) -> list[list[int]]:
-    """Groups of devices that links of at least this flow join: lists of their numbers, sorted by the first of each."""
+    """Groups of devices joined by links of at least this flow, as sorted lists of numbers."""
     n, rates = instance.n, instance.rates
     home = list(range(n))
     for i in range(n):
@@ -91,7 +91,7 @@ def _components(instance: ExactFlow, flow: Fraction) -> list[list[int]]:
 
 
 def _ways(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
-    """For each kind and number of layers that it can hold: the part of the flow that it carries, its weight a layer."""
+    """For each kind and number of layers: the fraction of the flow carried, and its weight."""
     return [
         (part_of(rate, flow), weights[t] / c)
         for t, row in enumerate(instance.capacity)
@@ -101,17 +101,17 @@ def _ways(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> l
 
 
 def part_of(rate: Fraction, flow: Fraction) -> int:
-    """Parts of a flow that a capacity is, rounded up, at most all of them."""
+    """Fraction of a flow that a capacity carries, rounded up, at most 1."""
     return int(min(_PARTS, -(-rate * _PARTS // flow)))
 
 
 def _alone(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> bool:
-    """Whether each device that carries all of the flow weighs 1 or more on each of its layers."""
+    """Whether each device that carries the whole flow has weight 1 or more on each layer."""
     return all(weight >= 1 for part, weight in _ways(instance, flow, weights) if part >= _PARTS)
 
 
 def least_weight(ways: Sequence[tuple[int, Fraction]], fewest: int, clock: Clock) -> Fraction:
-    """Least weight of a multiset of ways with the flow together and so many devices, 1 or 2, at the least.
+    """Least weight of a multiset of ways that carry the whole flow, by 1 or 2 devices at least.
 
     Weights are rounded down, so that it is no larger than the true one.
 

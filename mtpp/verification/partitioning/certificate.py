@@ -62,7 +62,7 @@ _ALIKE = ("pigeonhole", "carried", "bisection", "priced-quick")
 
 @dataclass(frozen=True)
 class Task:
-    """Question and limits for all checkers."""
+    """The question in exact numbers and the limits, for all checkers."""
 
     exact: ExactInstance  # the question in whole numbers; nodes that have to share a block are one
     group: Sequence[int]  # node of `exact` that holds each node of the file
@@ -79,11 +79,11 @@ class Task:
 
     @property
     def alike(self) -> KindQuestion:
-        """The question of the first kind, which on devices that are alike is all of it."""
+        """The question restricted to the first kind; of equal devices this is the whole question."""
         return self.exact.kinds[0]
 
     def check(self, claim: Claim) -> Check:
-        """Prove a claim again by the checker of its method, or find that it cannot be true.
+        """Prove a claim again by its method's checker, or refute it.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Task:
         return by_work or CHECKERS.get(claim.method, _by_solver)(self, claim)
 
     def by_work_alone(self, claim: Claim) -> Check | None:
-        """Prove a claim of any method that the bound by work alone implies; None if it claims more."""
+        """Prove a claim that the bound by work implies; None if it claims more."""
         bound = self.alike.work_bound
         if claim.method == "simple":
             return compare(claim, bound, "re-proved by its formula")
@@ -112,7 +112,7 @@ class Task:
         return compare(claim, bound, "re-proved by the formula of simple")
 
     def bound_by_ideals(self, goal: Fraction, swaps: Swaps) -> Fraction | None:
-        """The goal or a bound close to it, where no blocks below it lead from no nodes to all; None where some may.
+        """The goal, or a bound close to it, if no blocks below it cover all nodes; else None.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Task:
         return None if blocks_lead_below(self.exact, goal, self.clock, self.windows) else goal
 
     def fits_nowhere(self) -> bool:
-        """Whether no blocks that fit lead from no nodes to all.
+        """Whether no feasible blocks cover all nodes.
 
         Raises
         ------
@@ -146,7 +146,7 @@ def _by_solver(_task: Task, claim: Claim) -> Check:
 
 
 def _simple(task: Task, claim: Claim) -> Check:
-    """Prove *simple* again: the work shared by all devices, or the node that takes longest where it runs fastest.
+    """Prove *simple* again: the average work of a device, or the heaviest node.
 
     Over kinds of devices, the shares of the claim weigh the kinds: all work at its least weighted time, over the
     weights of all devices, is a bound for any shares.
@@ -165,13 +165,13 @@ def _simple(task: Task, claim: Claim) -> Check:
 
 
 def _shares(task: Task, claim: Claim) -> list[Fraction] | None:
-    """The weights of the kinds that the claim states, one for each kind and none below 0; None if they are not so."""
+    """The claim's weights of the kinds; None unless there is one ≥ 0 for each."""
     shares = claim.parameters.open_members(("shares",))["shares"].numbers()
     return [Fraction(x) for x in shares] if len(shares) == len(task.exact.counts) and min(shares) >= 0 else None
 
 
 def _pinned(task: Task, claim: Claim) -> Check:
-    """Prove the claim again by what lies before and behind its first node, or by minimum cuts around it."""
+    """Prove a claim again by the sides of its first node, or by minimum cuts around it."""
     nodes, fault = _nodes(task, claim)
     if not fault and not nodes:
         fault = "parameters.nodes has no node"
@@ -185,7 +185,7 @@ def _pinned(task: Task, claim: Claim) -> Check:
 
 
 def _pigeonhole(task: Task, claim: Claim) -> Check:
-    """Cut around all pairs of k + 1 nodes of the claim: two of them share a block."""
+    """Prove a claim again by cuts around all pairs of its k + 1 nodes."""
     nodes, fault = _nodes(task, claim)
     if not fault and len(nodes) <= task.exact.k:
         fault = f"parameters.nodes has {len(nodes)} nodes; it takes {task.exact.k + 1}"
@@ -195,7 +195,7 @@ def _pigeonhole(task: Task, claim: Claim) -> Check:
 
 
 def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
-    """The nodes that a bound rests on, as those of `exact`, and why they are none."""
+    """The nodes of a bound, by their numbers in `exact`, and a fault of these, if any."""
     nodes, count = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers(), len(task.group)
     for v in nodes:
         if not 0 <= v < count:
@@ -205,14 +205,14 @@ def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
 
 
 def _cuts(task: Task, claim: Claim, pins: Sequence[tuple[int, ...]]) -> Check:
-    """Hold the claim against the cheapest block on any kind that holds one of the sets."""
+    """Compare the claim with the cheapest block on any kind that contains one of the sets."""
     bounds = [block_bound(kind, Fraction(claim.value), pins, task.clock) for kind in task.exact.kinds]
     least, cuts = min(bounds), sum(bound.cuts for bound in bounds)
     return _compared(claim, least, f"re-proved by {cuts} minimum cut{'s' if cuts > 1 else ''}")
 
 
 def _compared(claim: Claim, bound: CutBound, how: str) -> Check:
-    """Whether cuts prove the claim; one that is higher by less than their rounding loses is lowered, not refuted."""
+    """Whether cuts prove the claim; an excess within their rounding is lowered, not refuted."""
     value, (least, lost, _) = Fraction(claim.value), bound
     if least < value <= least + lost:
         return Check(claim, least, f"{how}, to {as_float(least)!r}")
@@ -220,7 +220,7 @@ def _compared(claim: Claim, bound: CutBound, how: str) -> Check:
 
 
 def _ideals(task: Task, claim: Claim) -> Check:
-    """Search all chains of ideals for blocks below the claim, up to changes of place of the branches it names."""
+    """Prove a claim again by all chains of ideals, up to exchanges of the branches that it names."""
     value, swaps = Fraction(claim.value), read_swaps(claim.parameters, task.group)
     try:
         for goal in (value, value - slack(value)):
@@ -236,7 +236,7 @@ def _ideals(task: Task, claim: Claim) -> Check:
 
 
 def _but_for_peaks(exact: ExactInstance) -> str:
-    """Words for a verdict that leaves peaks out, which only make blocks cost more; empty if none count."""
+    """Words for a verdict that ignores peaks, which only raise costs; empty if there are none."""
     counts = exact.buffer is None and any(limit is not None for limit in exact.memory) and any(exact.need)
     return ", but for their peaks," if counts else ""
 
@@ -278,7 +278,7 @@ def _other_k(task: Task, claim: Claim) -> Check:
 
 
 def _priced(task: Task, claim: Claim) -> Check:
-    """Prove the bound of valid prices by the tree of the claim; without one, or over several kinds, it is trusted."""
+    """Prove a bound by prices again with the claim's tree; without a tree it is trusted."""
     members = claim.parameters.open_members(("prices",))
     prices, fault, group = members["prices"].numbers(), "", task.group
     longer = task.is_alike and len(prices) == len(group) + ENDS
@@ -303,7 +303,7 @@ def _priced(task: Task, claim: Claim) -> Check:
 
 
 def _fault_of_shares(task: Task, claim: Claim, prices: Sequence[float]) -> str:
-    """Why a block on each kind need not be worth its share; empty if it does."""
+    """Why the claim's shares of the kinds are invalid; empty if they are valid."""
     shares = _shares(task, claim)
     if shares is None or min(shares) <= 0:
         return f"parameters.shares are not {len(task.exact.counts)} numbers above 0"
@@ -312,7 +312,7 @@ def _fault_of_shares(task: Task, claim: Claim, prices: Sequence[float]) -> str:
 
 
 def _bisection(task: Task, claim: Claim) -> Check:
-    """Prove the least cost of two halves by the tree of the claim; without one it is trusted."""
+    """Prove the least cost of two halves again with the claim's tree; without a tree it is trusted."""
     if "tree" not in claim.parameters.open_members(()):
         return Check(claim, None, "trusted from a search for blocks")
     tree = read_tree(claim.parameters, len(task.group) + ENDS)
@@ -321,7 +321,7 @@ def _bisection(task: Task, claim: Claim) -> Check:
 
 
 def _stated(_task: Task, claim: Claim) -> Check:
-    """Report a stated bound, which nothing has proved."""
+    """Report a stated bound, which comes without a proof."""
     return Check(claim, None, "stated, not proved")
 
 
@@ -349,7 +349,7 @@ CHECKERS: dict[str, Checker] = {
 
 
 def _no_answer(task: Task, stated: StatedImpossible) -> InfeasibilityCheck:
-    """Prove again that there is no partition, by the proof that the file names."""
+    """Prove again that there is no partition, by the proof in the file."""
     if stated.kind is None:
         return InfeasibilityCheck(stated.reason, False, "trusted, as its proof is not in the file")
     if stated.kind == "ideals":
@@ -385,7 +385,7 @@ def _by_ideals(task: Task, stated: StatedImpossible) -> InfeasibilityCheck:
 
 
 def _room(exact: ExactInstance, kinds: Sequence[int], blocks: int) -> int | None:
-    """Most bytes that `blocks` blocks on devices of these kinds have room for; None if some device has no limit.
+    """Largest total bytes in `blocks` blocks on devices of these kinds; None if a device has no limit.
 
     At least one block is not empty, so where no device has room for anything it is -1, which no bytes fit into.
     """
@@ -399,13 +399,13 @@ def _room(exact: ExactInstance, kinds: Sequence[int], blocks: int) -> int | None
 
 
 def _load(exact: ExactInstance, inside: set[int]) -> int:
-    """Least bytes of blocks that hold some nodes: parameters and states, shared ones once, and the largest need."""
+    """Least bytes of blocks that hold these nodes: parameters, states, and the largest need."""
     load = sum(exact.params[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
     return load + (max(exact.need[v] for v in inside) if exact.buffer is None else 0)
 
 
 def _forced_into(task: Task, first: int, last: int) -> list[int]:
-    """Nodes of `exact` that may be in the blocks from the first to the last alone, as no edge points backwards."""
+    """Nodes of `exact` whose windows, followed along edges, lie within blocks `first` to `last`."""
     exact = task.exact
     low, high = [0] * exact.n, [exact.k - 1] * exact.n
     for v, begin, end in task.windows:
@@ -421,7 +421,7 @@ def _forced_into(task: Task, first: int, last: int) -> list[int]:
 
 
 def verify_partition(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a certificate that can be checked.
+    """Check all that can be checked in the certificate of a partition.
 
     Raises
     ------
@@ -460,13 +460,13 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
 
 
 def _kind_numbers(instance: Instance, names: Sequence[str | None] | None) -> list[int]:
-    """(k,) number of the kind of each block, from the kinds' names; 0 for an idle block and where devices are alike."""
+    """(k,) number of each block's kind, from names; 0 for idle blocks and for equal devices."""
     numbers = {kind.name: t for t, kind in enumerate(instance.machines.kinds)}
     return [0 if name is None else numbers.get(name, 0) for name in names or [None] * instance.k]
 
 
 def _one_block(instance: Instance, exact: ExactInstance) -> Fraction | None:
-    """Cost of all nodes in the first block, in some order; None if they may not be there, or devices differ."""
+    """Cost of all nodes in one block; None if that is not allowed, or devices differ."""
     block, kind = [0] * exact.n, [0] * exact.k
     if not instance.is_alike or find_breach(instance, exact, block, exact.order, kind) is not None:
         return None
@@ -474,7 +474,7 @@ def _one_block(instance: Instance, exact: ExactInstance) -> Fraction | None:
 
 
 def _faults_of_copies(certificate: Certificate, exact: ExactInstance, stated: Stated) -> Iterator[str]:
-    """Faults of the values that the answer repeats."""
+    """Faults of values that the answer repeats from elsewhere in the file."""
     instance = certificate.instance
     if instance.is_alike:
         yield from faults_of_stages(instance, exact, stated)

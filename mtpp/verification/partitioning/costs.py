@@ -38,7 +38,7 @@ def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int])
 
 
 def fault_of_devices(instance: Instance, block: Sequence[int], names: Sequence[str | None]) -> str | None:
-    """The first reason why there are no such devices for the blocks, a name of a kind each; None if there are."""
+    """Why the named kinds cannot be assigned to the blocks; None if they can."""
     devices, kinds = instance.machines, [kind.name for kind in instance.machines.kinds]
     if len(names) != instance.k:
         return f"there are {len(names)} kinds for {instance.k} blocks"
@@ -61,7 +61,7 @@ def fault_of_devices(instance: Instance, block: Sequence[int], names: Sequence[s
 
 
 class Terms(NamedTuple):
-    """The four terms of eq. (3) of a block, in the time unit of the work."""
+    """The four terms of eq. (3) for a block, in the time unit of the work."""
 
     receive: Fraction
     work: Fraction
@@ -70,7 +70,7 @@ class Terms(NamedTuple):
 
 
 def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]) -> Fraction:
-    """Cost of the slowest block of a partition without fault, eq. (4), in the time unit of the work.
+    """Cost of the slowest block of a partition, eq. (4), in the time unit of the work.
 
     Where the memory is a hard limit, it is not looked at.
     """
@@ -80,7 +80,7 @@ def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int],
 def block_terms(
     exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]
 ) -> dict[int, Terms]:
-    """Cost terms of each block that is not empty, eq. (3); the partition has no fault.
+    """Cost terms of each non-empty block of a partition without fault, eq. (3).
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def block_terms(
 
 
 def overflows(exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]) -> dict[int, int]:
-    """Bytes above the memory of its kind, of each block that holds more, in units."""
+    """Bytes beyond the memory of its kind for each block that overflows, in units."""
     if all(limit is None for limit in exact.memory):
         return {}
     params, peaks = block_bytes(exact, block, order)
@@ -124,7 +124,7 @@ def overflows(exact: ExactInstance, block: Sequence[int], order: Sequence[int], 
 def block_bytes(
     exact: ExactInstance, block: Sequence[int], order: Sequence[int]
 ) -> tuple[defaultdict[int, int], dict[int, int]]:
-    """Parameters and activations of each block that is not empty, in units of bytes."""
+    """Parameters and activations of each non-empty block, in units of bytes."""
     params: defaultdict[int, int] = defaultdict(int)
     for v, size in enumerate(exact.params):
         params[block[v]] += size
@@ -162,7 +162,7 @@ _SHOWN = 3
 def find_breach(
     instance: Instance, exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]
 ) -> str | None:
-    """Find the first rule that a partition breaks; None if it obeys all.
+    """Find the first rule that a partition violates; None if there is none.
 
     Parameters
     ----------

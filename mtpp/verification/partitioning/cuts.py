@@ -81,7 +81,7 @@ class BlockCuts:
         )
 
     def least(self, inside: Iterable[int], outside: Iterable[int] = (), multiplier: int = 0) -> int:
-        """Lower bound on the cost of blocks with the nodes inside and none outside, from 0 to `UNIT`, the goal.
+        """Lower bound on the cost of blocks that contain `inside` and avoid `outside`, in units of goal / `UNIT`.
 
         With weights only of blocks that weigh `SHARE`. The multiplier is from 0 to below 2^55.
         """
@@ -106,7 +106,7 @@ class BlockCuts:
 
 
 def block_bound(exact: KindQuestion, value: Fraction, pins: Iterable[Iterable[int]], clock: Clock) -> CutBound:
-    """Least cost of a block that holds one of some sets of nodes, with overflow or where it has to fit, up to a value.
+    """Least cost of a block that contains one of several sets of nodes, at most `value`.
 
     Where the kind cannot run a node of each set, there is no such block, and the value is proved.
 
@@ -134,7 +134,7 @@ def block_bound(exact: KindQuestion, value: Fraction, pins: Iterable[Iterable[in
 
 
 def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
-    """Least cost of a block with these nodes by overflow alone, infinite where it has to fit and does not."""
+    """Least cost of a block with these nodes by overflow alone; infinite if it must fit and does not."""
     if not exact.may_overflow or exact.room is None:
         return Fraction(0)
     inside = set(nodes)
@@ -146,7 +146,7 @@ def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
 
 
 def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> CutNetwork | None:
-    """Network whose minimum cut is the cheapest block, in whole multiples of a unit.
+    """Network whose minimum cut is the cheapest block, in integers; None if they lack precision.
 
     `goal` is in its unit, and `part` the time to stream a byte beyond the memory; at 0, parameters and peaks are left
     out. None where the goal would have too few digits.
@@ -203,7 +203,7 @@ def _compressed(
     goal: int,
     pairs: Sequence[tuple[int, int]],
 ) -> CutNetwork:
-    """Arcs in rows by their tails, each with its reverse; the first `edges` of them are edges of the graph."""
+    """Arcs and their reverses as compressed rows by tail; the first `edges` are edges of the graph."""
     tail, head, forward, backward = np.array(arcs, dtype=np.int64).reshape(-1, 4).T
     count = len(tail)
     tails, heads = np.concatenate((tail, head)), np.concatenate((head, tail))
@@ -227,7 +227,7 @@ def _compressed(
 
 
 def _rows(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[_Ints, _Ints]:
-    """Pairs as compressed rows of their first numbers."""
+    """Pairs as compressed rows, by their first numbers."""
     ordered = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
     return np.searchsorted(ordered[:, 0], np.arange(n + 1)), np.ascontiguousarray(ordered[:, 1])
 
@@ -245,7 +245,7 @@ def _rows(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[_Ints, _Ints]:
 
 
 class PriceTree(NamedTuple):
-    """Tree in pre-order, behind a node first what has it in the block; a multiplier a leaf, and pairs of nodes."""
+    """Decision tree in pre-order with a multiplier for each leaf, and pairs of nodes that are apart."""
 
     entries: Sequence[int]
     multipliers: Sequence[float]  # in parts of the value that shall be proved
@@ -292,7 +292,7 @@ def tree_bound(
     value: Fraction,
     clock: Clock,
 ) -> CutBound:
-    """Bound that a tree proves, at most a value.
+    """Bound that a tree proves, at most `value`.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ def tree_bound(
 
 
 def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = None) -> Iterator[NDArray[np.int8]]:
-    """Yield, for each leaf of a decision tree in pre-order, which groups of nodes are in the block, out of it, or open.
+    """Yield the decisions on groups of nodes at each leaf of a tree in pre-order.
 
     Where nodes of one group are decided one below the other, the first decision stays: a leaf that decides less covers
     more blocks, so nothing is excluded wrongly. A tree that is malformed is refused at `place`.
@@ -367,7 +367,7 @@ def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = 
 
 
 def halves_bound(exact: KindQuestion, group: Sequence[int], tree: PriceTree, value: Fraction, clock: Clock) -> CutBound:
-    """Bound that a tree over the longer graph proves, at most a value; parameters are those of `tree_bound`."""
+    """Bound on two halves that a tree proves, at most `value`; parameters as for `tree_bound`."""
     halves, total = -(-exact.k // 2), sum(exact.work)
     if not total:
         return CutBound(Fraction(0), Fraction(0), 0)

@@ -42,7 +42,7 @@ Family = list[list[int]]
 
 
 class FalseSwapError(Exception):
-    """A family whose branches cannot change places."""
+    """A stated family whose branches are not interchangeable."""
 
 
 class Swaps(NamedTuple):
@@ -80,7 +80,7 @@ def read_swaps(parameters: Value, group: Sequence[int]) -> Swaps:
 
 
 def checked_swaps(swaps: Swaps, merged: KindQuestion, number: Sequence[int], clock: Clock) -> list[Family]:
-    """Families by the nodes of a merged question; `number` says which of these holds each node of the question.
+    """Families in the nodes of a merged question; `number` maps each node to its merged one.
 
     Nodes that are merged into one with those of other branches stay where they are.
 
@@ -109,7 +109,7 @@ def checked_swaps(swaps: Swaps, merged: KindQuestion, number: Sequence[int], clo
 def _faults(
     exact: KindQuestion, near: Sequence[Sequence[int]], first: list[int], other: list[int], names: Mapping[int, int]
 ) -> Iterator[str]:
-    """Say why two branches cannot change places."""
+    """Why two branches are not interchangeable."""
     for u, v in zip(first, other, strict=True):
         for what, values in (("work", exact.work), ("parameters", exact.params), ("need", exact.need)):
             if values[u] != values[v]:
@@ -132,7 +132,7 @@ def _faults(
 
 
 def _tensors_of(exact: KindQuestion) -> list[list[int]]:
-    """Tensors that each node makes or reads."""
+    """Tensors that each node produces or reads."""
     near: list[list[int]] = [[] for _ in range(exact.n)]
     for t, tensor in enumerate(exact.tensors):
         for v in {tensor.producer, *tensor.readers}:
@@ -141,7 +141,7 @@ def _tensors_of(exact: KindQuestion) -> list[list[int]]:
 
 
 def side_by_side(exact: KindQuestion, families: Sequence[Family]) -> tuple[KindQuestion, list[Family]]:
-    """The same question in a topological order where the images of each node stand side by side, branch by branch."""
+    """The question in a topological order that lists corresponding nodes of branches together."""
     depth = [0] * exact.n
     for v in exact.order:
         depth[v] = max((depth[u] + 1 for u in exact.before[v]), default=0)
@@ -183,7 +183,7 @@ def side_by_side(exact: KindQuestion, families: Sequence[Family]) -> tuple[KindQ
 
 
 def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
-    """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
+    """A smaller question with the same optimum if peaks count only by the needs of single nodes.
 
     Nodes get new numbers; tensors without readers are removed. The list says where each node of the question has gone.
 
@@ -208,7 +208,7 @@ def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
             used[v].add(g)
 
     def target(v: int) -> int | None:
-        """The node that v may join."""
+        """The node that v may be merged with."""
         if work[v] or (read[v] and outputs[v]) or not (read[v] or outputs[v]):
             return None
         others = {tensors[t].producer for t in read[v]} | {u for t in outputs[v] for u in readers[t]}
@@ -284,7 +284,7 @@ Proof = TypeVar("Proof")
 
 
 def ideals_bound(exact: KindQuestion, value: Fraction, clock: Clock, swaps: Swaps = NO_SWAPS) -> Fraction | None:
-    """Bound on all bottlenecks close to a value, or None where k blocks, each of a cost below it, hold all nodes.
+    """Bound on all bottlenecks close to a value; None if k cheaper blocks may cover all nodes.
 
     With finite memory and no activation buffer, the peak of a block counts as what is live at one of its nodes in
     every order; or, in a smaller question, as what one of them reads and writes.
@@ -312,7 +312,7 @@ def ideals_bound(exact: KindQuestion, value: Fraction, clock: Clock, swaps: Swap
 def _by_either(
     exact: KindQuestion, clock: Clock, prove: Callable[[KindQuestion, Sequence[int]], Proof | None]
 ) -> Proof | None:
-    """Proof for the question with nodes merged, or else for all nodes with their peaks; None if neither gives one.
+    """Proof for the merged question, or else for the original with peaks; None if both fail.
 
     `prove` takes a question and, for each node of the original one, its number in that.
 
@@ -367,7 +367,7 @@ def _bound(exact: KindQuestion, number: Sequence[int], value: Fraction, clock: C
 
 
 def fits_nowhere(exact: KindQuestion, clock: Clock) -> bool:
-    """Whether no chain of k blocks fits into a memory that is a hard limit.
+    """Whether no chain of k blocks fits into hard limits on memory.
 
     Raises
     ------
@@ -390,13 +390,13 @@ def _is_too_large(exact: KindQuestion, clock: Clock) -> bool:
 
 
 def _sizes(exact: KindQuestion) -> list[list[int]]:
-    """Parameters of nodes, shared ones, needs, and tensors where what passes nodes counts."""
+    """Sizes of nodes, shared parameters and needs and, if peaks count, of tensors."""
     live = exact.tensors if exact.runs_nodes else ()
     return [[*exact.params], [size for _, size in exact.shared], [*exact.need], [tensor.size for tensor in live]]
 
 
 def _whole_loads(exact: KindQuestion) -> tuple[list[list[int]], int, bool]:
-    """Sizes as of `_sizes`; room; all in a unit that divides them, or else rounded down."""
+    """Sizes as of `_sizes`, and room, as integers in a common unit."""
     sizes = _sizes(exact)
     unit = math.gcd(*(size for values in sizes for size in values)) or 1
     total = sum(map(sum, sizes)) // unit
@@ -414,7 +414,7 @@ def _question(
     limit: int,
     families: Sequence[Family] = (),
 ) -> IdealQuestion:
-    """Arrays of a question whose tensors are sorted by their producers."""
+    """Arrays of a question, with tensors sorted by their producers."""
     if exact.n > _NODES:
         raise UndecidedError(f"more than {_NODES} nodes")
     work, time = times
@@ -462,7 +462,7 @@ def _question(
 def _live_tensors(
     exact: KindQuestion, size: Sequence[int], reads: tuple[_Ints, _Ints], behind: tuple[_Ints, _Ints]
 ) -> LiveTensors:
-    """Tensors of these sizes [units of bytes], and the nodes that keep each one live, for a block that is empty."""
+    """Tensors with sizes in units, and the nodes at which each is live, for an empty block."""
     n, words = exact.n, -(-exact.n // 64) if size else 0
     before, after = sets_along_edges(_whole(exact.order), behind, words)
     touch = np.zeros((len(size), words), dtype=np.uint64)
@@ -486,7 +486,7 @@ def _live_tensors(
 
 
 def _has_chain(question: IdealQuestion, clock: Clock) -> bool:
-    """Whether the ideals hold a chain of k blocks below the limit."""
+    """Whether k blocks below the limit lead through ideals to all nodes."""
     n, tensors, words = len(question.work), len(question.time), -(-len(question.work) // 64)
     if question.work.max() >= question.limit or question.total >= question.k * question.limit:
         return False
@@ -525,7 +525,7 @@ def _table(size: int, words: int) -> IdealTable:
 
 
 def _grown(table: IdealTable, code: NDArray[np.uint64], count: int) -> IdealTable:
-    """A table four times as large with the same ideals."""
+    """A hash table four times as large with the same ideals."""
     larger = _table(4 * len(table.level), table.ideals.shape[1])
     larger.ideals[:count], larger.level[:count] = table.ideals[:count], table.level[:count]
     fill_slots(larger, code, count)

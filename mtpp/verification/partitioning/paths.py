@@ -27,7 +27,7 @@ _Window = Callable[[int, int], tuple[int, int]]
 def blocks_lead_below(
     exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]] = ()
 ) -> bool:
-    """Whether some partition may have blocks that all cost less than the goal, by the largest need of their nodes.
+    """Whether some partition may have only blocks that cost less than the goal.
 
     Where there are rates for pairs of kinds, transfers count at these if layers are in a row, and else at the fastest
     of each kind and, where that does not do, at the fastest from kinds that are used before and to those that are left.
@@ -55,7 +55,7 @@ def blocks_lead_below(
 def _some_path_is_below(
     exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]]
 ) -> bool:
-    """Whether blocks lead from no nodes to all, each below the goal at the fastest rates that it may have."""
+    """Whether a path of blocks covers all nodes, each below the goal at its fastest rates."""
     ideals, rows = _ideals(exact, clock), _rows_of_kinds(exact, goal)
     is_below = _some_path_has(exact, ideals, rows, clock, windows)
     if not is_below or goal is None or not exact.is_rated:
@@ -70,7 +70,7 @@ def _some_path_has(
     clock: Clock,
     windows: Sequence[tuple[int, int, int]],
 ) -> bool:
-    """Whether blocks of these rows lead from no nodes to all."""
+    """Whether a path of blocks, priced by these rows, covers all nodes."""
     place = {ideal: i for i, ideal in enumerate(ideals)}
     prices, count = BlockPrices(exact), 0
     blocks: list[list[list[int]]] = []
@@ -94,7 +94,7 @@ def _some_path_has(
 
 
 class BlockRow(NamedTuple):
-    """Blocks on devices of one kind that receive and send at the same rates: how they are priced, in whole numbers."""
+    """Prices, in integers, of blocks on a kind of device with the same rates in and out."""
 
     kind: int
     states: NDArray[np.bool_] | None = None  # devices used before them, or the device of a fixed order; None: all
@@ -105,7 +105,7 @@ class BlockRow(NamedTuple):
 
 
 def _rows_of_kinds(exact: ExactInstance, goal: Fraction | None) -> list[BlockRow]:
-    """A row for each kind, at its fastest rate."""
+    """A row of prices for each kind, at its fastest rate."""
     return [
         BlockRow(t, None, 1, scale.bytes, scale.bytes, None if goal is None else ceil(goal / scale.unit))
         for t, scale in enumerate(exact.scales)
@@ -113,7 +113,7 @@ def _rows_of_kinds(exact: ExactInstance, goal: Fraction | None) -> list[BlockRow
 
 
 def _rows_by_state(exact: ExactInstance, goal: Fraction) -> list[BlockRow]:
-    """Rows of blocks that know the kinds used before them, and those left behind them.
+    """Rows of prices that depend on the kinds used before a block and left after it.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def blocks_lead_through(
     window: _Window | None = None,
     rows: Sequence[BlockRow] = (),
 ) -> bool:
-    """Whether blocks lead from the first place to the last on the devices, some of which may idle.
+    """Whether a path of blocks leads from the first place to the last, with idle devices allowed.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def blocks_lead_through(
 
 
 def _ideals(exact: ExactInstance, clock: Clock) -> list[int]:
-    """All ideals, the smaller first."""
+    """All ideals, sorted by size."""
     before = _bits(exact.before)
     level, ideals = {0}, [0]
     while level:
@@ -193,7 +193,7 @@ def _bits(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 class BlockPrices:
-    """Costs of blocks, sets of nodes as bits, on each kind."""
+    """Cost of any block, a set of nodes as bits, on each kind."""
 
     def __init__(self, exact: ExactInstance) -> None:
         self.exact, self.before = exact, _bits(exact.before)
@@ -203,7 +203,7 @@ class BlockPrices:
         self._is_limited = any(limit is not None for limit in exact.memory)
 
     def costs(self, block: int, works: Sequence[int]) -> list[int | None]:
-        """(T,) costs in the unit of each kind, without transfers; None where it does not fit, or cannot run."""
+        """(T,) costs without transfers, in each kind's unit; None where the block is infeasible."""
         exact, load = self.exact, 0
         if self._is_limited:
             nodes = [v for v in range(exact.n) if block >> v & 1]
@@ -217,7 +217,7 @@ class BlockPrices:
         return costs
 
     def moved(self, block: int) -> tuple[int, int]:
-        """Units of bytes that a block receives, and that it sends."""
+        """Units of bytes that a block receives and sends."""
         received = sent = 0
         for maker, readers, size in self._tensors:
             if maker & block:
@@ -228,7 +228,7 @@ class BlockPrices:
 
 
 def _ends_of_blocks(prices: BlockPrices, first: int, rows: Sequence[BlockRow]) -> list[list[int]]:
-    """For each row, where the blocks that begin behind an ideal end and cost less than its goal."""
+    """For each row, the possible ends of blocks below the goal that start behind an ideal."""
     exact, before = prices.exact, prices.before
     ends: list[list[int]] = [[] for _ in rows]
     level = {first: [0] * len(exact.work)}  # work of each kind
@@ -264,7 +264,7 @@ def _path_exists(
     clock: Clock,
     window: _Window,
 ) -> bool:
-    """Whether blocks lead to the last place with at most so many devices of each kind, and k in all."""
+    """Whether a path of blocks uses at most the devices of each kind, and k in all."""
     shape = tuple(count + 1 for count in exact.counts)
     last, states, k = len(blocks), int(np.prod(shape, dtype=np.float64)), exact.k
     if (last + 1) * states > MOST_TRUTHS:
@@ -295,7 +295,7 @@ def _path_exists(
 def _path_exists_in_sequence(
     sequence: Sequence[int], rows: Sequence[BlockRow], blocks: Sequence[Sequence[Sequence[int]]], window: _Window
 ) -> bool:
-    """Whether blocks lead to the last place with the devices in their order, some of which may idle."""
+    """Whether a path of blocks uses the devices in their order, some of them idle."""
     size = len(sequence)
     used = [0] + [size] * (len(blocks) - 1) + [size + 1]  # least number of devices that lead to each place
     for i, ends in enumerate(blocks):
@@ -320,12 +320,12 @@ _Sums = NDArray[np.object_]
 
 
 def is_a_row(exact: ExactInstance) -> bool:
-    """Whether each node is read by the next one alone."""
+    """Whether each node is read only by the next one."""
     return exact.edges == frozenset(zip(exact.order, exact.order[1:], strict=False))
 
 
 def row_leads_below(exact: ExactInstance, goal: Fraction, clock: Clock) -> bool:
-    """Whether layers in a row have a partition all blocks of which cost less than the goal; errors as below."""
+    """Whether consecutive layers have a partition whose blocks all cost less than the goal."""
     order, prices = exact.order, BlockPrices(exact)
     place, passing = {v: i for i, v in enumerate(order)}, [0] * (exact.n + 1)
     for tensor in exact.tensors:
@@ -341,7 +341,7 @@ def stages_lead_below(
     goal: Fraction | None,
     clock: Clock,
 ) -> bool:
-    """Whether blocks of layers in a row lead from the first place to the last, all of which cost less than the goal.
+    """Whether a path of blocks of consecutive layers, each below the goal, covers all layers.
 
     For each place, kind of the block before and kind of the next one there is a table of truths: the numbers of devices
     that lead there.
@@ -395,7 +395,7 @@ def least_sum_of_stages(
     goal: Fraction | None,
     clock: Clock,
 ) -> Fraction | None:
-    """The least sum of blocks that lead from the first place to the last, all of which cost less than the goal.
+    """Least sum of costs over paths of blocks that each cost less than the goal; None without one.
 
     There are tables as for `stages_lead_below`, of the least sums that lead there, in a unit in which all are whole;
     kinds before and behind a block matter where there are rates for pairs alone. None if no blocks lead there.
@@ -411,7 +411,7 @@ def least_sum_of_stages(
         raise UndecidedError(f"there are {truths.size} numbers of devices for {last} layers")
 
     def moved(place: int, before: int | None, behind: int | None) -> Fraction:
-        """Time for what passes a place, from one kind to another."""
+        """Time to move the bytes that cross a place, from one kind to another."""
         return Fraction(0) if before is None or behind is None else passing[place] * exact.receiving[before][behind]
 
     costs = [costs_from(i) for i in range(last)]
@@ -445,7 +445,7 @@ def least_sum_of_stages(
 
 
 def _with_device(exact: ExactInstance, table: _Sums, t: int, never: int) -> _Sums:
-    """The least sums by devices used, when one more of kind t is used; `never` where there is no such device left."""
+    """Least sums by devices used, after one more device of kind t; `never` if none is left."""
     moved = np.full(table.shape, never, dtype=object)
     if (sequence := exact.sequence) is not None:
         least = np.minimum.accumulate(table)
@@ -459,7 +459,7 @@ def _with_device(exact: ExactInstance, table: _Sums, t: int, never: int) -> _Sum
 
 
 def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[Fraction | None]]:
-    """For each kind, the costs without transfers of the blocks that begin at a place; None where one does not fit."""
+    """For each kind, costs without transfers of the blocks that begin at a place; None if infeasible."""
     exact = prices.exact
     rows: list[list[Fraction | None]] = [[] for _ in exact.work]
     block, works = 0, [0] * len(exact.work)
@@ -473,7 +473,7 @@ def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[
 
 
 def _states(exact: ExactInstance) -> tuple[_Truths, Callable[[_Truths, int], _Truths]]:
-    """An empty table of states, and a function that advances a table by one device of a kind.
+    """An empty table over states (devices used), and a function that adds a device to all states.
 
     A state says which devices are used: how many of each kind or, in a fixed order, how many of the first ones.
     """
@@ -491,7 +491,7 @@ def _states(exact: ExactInstance) -> tuple[_Truths, Callable[[_Truths, int], _Tr
 
 
 def _next_in_sequence(table: _Truths, sequence: Sequence[int], t: int) -> _Truths:
-    """Table by number of devices passed: where each true entry leads when the next device of kind t is taken."""
+    """Table by devices passed after the next device of kind t is taken."""
     following = np.zeros_like(table)
     for d in np.flatnonzero(table).tolist():
         if t in sequence[d:]:

@@ -35,7 +35,7 @@ _MOST_USERS = 8
 
 @dataclass(frozen=True)
 class _Side:
-    """A node and all on one side of it."""
+    """A node with all nodes on one side of it."""
 
     work: int
     load: int  # work, what is held and what passes the node
@@ -46,7 +46,7 @@ class _Side:
 
 
 def holds_by_sides(exact: ExactInstance, nodes: Sequence[int], goal: Fraction, clock: Clock) -> bool:
-    """Whether the sides of a node prove that some block of each partition costs the goal or more.
+    """Whether the sides of a node prove that some block costs at least the goal.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def holds_by_sides(exact: ExactInstance, nodes: Sequence[int], goal: Fraction, c
 
 
 class _Question:
-    """The question made easier: all nodes on their fastest kind, all devices with the most memory and fastest link."""
+    """A relaxed question: nodes on their fastest kind, devices with the most memory and fastest link."""
 
     def __init__(self, exact: ExactInstance, pace: Fraction, goal: Fraction, clock: Clock) -> None:
         unit = Fraction(1, math.lcm(exact.work_unit.denominator, pace.denominator))
@@ -95,7 +95,7 @@ class _Question:
         return any(v not in barred for barred in self._exact.barred)
 
     def side(self, nodes: Sequence[int], behind: bool) -> _Side:
-        """The first node and all before it, or all behind it."""
+        """The first node with all nodes before it, or all behind it."""
         exact, size, node = self._exact, self._size, nodes[0]
         before, after = self._before(node), self._behind(node)
         inside, live, passing = after if behind else before, 0, list[tuple[int, int]]()
@@ -121,7 +121,7 @@ class _Question:
         return sum(self._exact.params[v] for v in inside) + sum(x for users, x in self._exact.shared if users & inside)
 
     def holds(self, sides: Sequence[_Side], copies: Callable[[Sequence[int]], int]) -> bool:
-        """Whether every block that the node may be in is excluded: one side costs too much, or needs too many blocks.
+        """Whether each possible block of the node leaves a side that is too costly, or has too many blocks.
 
         `copies` says in how many blocks a parameter of these users is at least.
         """
@@ -138,7 +138,7 @@ class _Question:
         return all(is_dear(0, b) or is_dear(1, k + 1 - b) for b in range(1, k + 1))
 
     def _peaks(self, side: _Side) -> tuple[int, int]:
-        """Least sum of the peaks of the blocks beside the node's own, and the least number of these blocks.
+        """Least sum of peaks of the other blocks on a side, and their least number.
 
         Tensors that pass from one block to the next are live in both; k where even k blocks would be too few.
         """
@@ -158,7 +158,7 @@ class _Question:
         return peaks, more
 
     def _apart(self, nodes: Sequence[int]) -> int:
-        """Number of nodes of which no two share a block below the goal: each lies behind the one before, too far."""
+        """Number of nodes, in order, of which no two share a block below the goal."""
         apart: list[int] = []
         for v in nodes:
             if not apart or self._least(apart[-1], v) >= self._goal:
@@ -174,7 +174,7 @@ class _Question:
         return max(longest)
 
     def _least_between(self, u: int, v: int) -> int:
-        """Least cost of a block with two nodes and all between them; 0 if no path leads from the first to the other."""
+        """Least cost of a block with both nodes and all between them; 0 without a path between."""
         self._clock.raise_if_late()
         if v not in self._behind(u):
             return 0

@@ -75,7 +75,7 @@ class PlacementTask:
         return Check(claim, None, "false", fault) if fault else PLACEMENT_CHECKERS[claim.method](self, claim, bounds)
 
     def _fault_of_heads(self, claim: Claim, bounds: TimeBounds) -> str:
-        """Describe a head or tail that is later than proved here; empty if there is none."""
+        """A head or tail in the claim that exceeds the proved one; empty if there is none."""
         fields = claim.parameters.open_members(("heads", "tails"))
         for name, proved in (("heads", bounds.early.tolist()), ("tails", bounds.late.tolist())):
             stated = fields[name].numbers()
@@ -89,7 +89,7 @@ class PlacementTask:
 
 
 def _heads(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
-    """The node that the claim names, with its head and its tail."""
+    """Prove a claim by the head and the tail of its node."""
     nodes = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers()
     if len(nodes) != 1 or not 0 <= nodes[0] < len(bounds.work):
         return Check(claim, None, "false", "parameters.nodes does not name one node")
@@ -99,7 +99,7 @@ def _heads(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
-    """The nodes that start no earlier than a and have b behind them share the devices."""
+    """Prove a claim by nodes that start after a and precede b, and share the devices."""
     a, b = _pair(claim.parameters.open_members(("window",))["window"])
     slack = ROUNDING * task.step_time
     least = [(Fraction(x) * (1 - ROUNDING) - slack) / bounds.unit for x in (a, b)]
@@ -113,13 +113,13 @@ def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _with_rests(task: PlacementTask, bounds: TimeBounds, inside: list[int]) -> Fraction:
-    """Least time of these nodes, shared evenly by all devices, with a pause after each but the last on a device."""
+    """Least time of these nodes on all devices, with a pause between nodes of a device."""
     rests = int(bounds.rest[inside].sum()) * min(speeds_of(task.instance))
     return (int(bounds.work[inside].sum()) + rests) / bounds.capacity - bounds.gap
 
 
 def _energetic(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
-    """Refute the horizon by an interval with more work than the devices can do."""
+    """Refute the horizon by an interval with more work than devices can do (energetic reasoning)."""
     fields = claim.parameters.open_members(("horizon", "interval"))
     horizon, interval = fields["horizon"].number(), _pair(fields["interval"])
     if not _is_too_full(task, bounds, _short(horizon) / bounds.unit, interval):
@@ -128,7 +128,7 @@ def _energetic(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _short(horizon: float) -> Fraction:
-    """The horizon, lower by half of what rounding may take from stated numbers."""
+    """The horizon, reduced by half of the rounding error of stated numbers."""
     return Fraction(horizon) * (1 - ROUNDING / 2)
 
 
@@ -144,7 +144,7 @@ def _is_too_full(task: PlacementTask, bounds: TimeBounds, horizon: Fraction, int
 
 
 def _colocation(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
-    """Derive pairs that must share a device in a step no longer than the horizon, until these contradict each other."""
+    """Refute the horizon by pairs of nodes that would have to share devices until that contradicts itself."""
     fields = claim.parameters.members(("heads", "tails", "horizon"), ("interval",))
     horizon = fields["horizon"].number()
     interval = _pair(fields["interval"]) if "interval" in fields else None
@@ -181,7 +181,7 @@ PLACEMENT_CHECKERS: dict[str, Callable[[PlacementTask, Claim, TimeBounds], Check
 
 
 def verify_placement(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a placement file; errors are those of `verify`."""
+    """Check all that can be checked in a placement file; errors as of `verify`."""
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_names(placement))
@@ -204,7 +204,7 @@ def _unchecked(claim: Claim) -> Check:
 
 
 def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | str:
-    """Run the step, by its sequences if it has any; return a message if it deadlocks."""
+    """Simulate the step, with stated sequences if any; return a message if it deadlocks."""
     if placement.device_order is None:
         run = step.run(placement.device, placement.sequence, clock)
         return "its devices wait for each other for ever in the order of the sequence" if run is None else run
@@ -216,7 +216,7 @@ def _memories(placement: StatedPlacement) -> list[float]:
 
 
 def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
-    """The work of a longest path, or an even share of all work, in the time unit of the work.
+    """Bound by the longest path or the average work, in the time unit of the work.
 
     Of unequal devices each node is on the fastest one, and shares are by speed.
     """
@@ -239,14 +239,14 @@ def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
 
 
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:
-    """Memory of each device [bytes]."""
+    """Peak memory of each device [bytes]."""
     instance = placement.instance
     params = resident_bytes(instance, placement.device)
     return [fixed + peak for fixed, peak in zip(params, peaks(instance, run), strict=True)]
 
 
 def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str]:
-    """Yield all reasons why devices and an order are no placement."""
+    """Yield all faults of devices and order."""
     n, k = placement.instance.graph.n, placement.instance.devices
     if len(placement.device) != n:
         yield f"there are {len(placement.device)} devices for {n} nodes"
@@ -260,7 +260,7 @@ def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str
 
 
 def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
-    """Yield faults of the order: first ready, first served; ties up to rounding are free.
+    """Yield faults of the order: nodes must run first ready, first served, except for ties.
 
     Where there are sequences, nodes come as they start.
     """
@@ -279,7 +279,7 @@ def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
 
 
 def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock: Clock) -> Iterator[str]:
-    """Yield peaks that are false by exact arithmetic, unless they are right where near ties fall as with floats."""
+    """Yield false peaks; a peak that depends on near ties may have either value."""
     if len(placement.peak_memory) != len(needed):
         yield f"answer.peak_memory: {len(placement.peak_memory)} devices are described, there are {len(needed)}"
         return
@@ -294,7 +294,7 @@ def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock:
 
 
 def _faults_of_names(placement: StatedPlacement) -> Iterator[str]:
-    """Yield a fault where the names of the nodes on each device are others."""
+    """Yield a fault if the lists of node names by device are wrong."""
     instance = placement.instance
     names: list[list[str]] = [[] for _ in range(instance.devices)]
     for name, d in zip(instance.graph.names, placement.device, strict=False):

@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A question of placement as plain lists, in whole multiples of a unit, or rounded as floats are."""
+    """A question of placement as plain lists, in integers of a unit or in floats."""
 
     unit: Fraction  # in the time unit of the work
     node_time: Callable[[int, int], float]  # of a node on a device
@@ -56,7 +56,7 @@ class Step:
 
     @classmethod
     def exact(cls, instance: PlacementInstance) -> Step:
-        """Whole numbers: floats are whole numbers over powers of two, so that the largest of these divides them all.
+        """The question in integers: every float is an integer over a power of two.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class Step:
 
     @classmethod
     def rounded(cls, instance: PlacementInstance) -> Step:
-        """Times in floats, as placements are computed with them."""
+        """The question in floats, as used where placements are computed."""
         sizes, (kind, work, speeds, rates) = instance.graph.tensors.bytes.tolist(), _kinds(instance)
         return cls._of(
             instance,
@@ -122,7 +122,7 @@ class Step:
         )
 
     def run(self, device: Sequence[int], sequence: Sequence[int], clock: Clock) -> Run | None:
-        """Start every node and every transfer as early as the order of the nodes allows.
+        """Simulate a step in which every node and transfer starts as early as possible.
 
         The answer is None if devices wait for each other for ever. The sequence holds all nodes; those of one device
         run in this order.
@@ -167,7 +167,7 @@ class Step:
     def _send(
         self, t: int, home: int, device: Sequence[int], free: float, moves: list[tuple[int, float, float]]
     ) -> float:
-        """Move a tensor to all devices that read it elsewhere; return when the bus is free again."""
+        """Send a tensor to all other devices that read it; return when the bus is free again."""
         targets = list(dict.fromkeys(device[v] for v in self.readers[t] if device[v] != home))
         for group in [targets] if self.broadcast and targets else [[target] for target in targets]:
             end = free + max(self.move_time(t, home, target) for target in group)
@@ -182,7 +182,7 @@ class Step:
         end: Sequence[float],
         moves: Sequence[Sequence[tuple[int, float, float]]],
     ) -> list[tuple[int, int, float, float]]:
-        """Intervals in which tensors are on devices; moves of a tensor are (target, start, end)."""
+        """Intervals during which tensors are on devices; `moves` of a tensor are (target, start, end)."""
         stays = []
         for u, tensors in enumerate(self.outputs):
             for t in tensors:
@@ -205,7 +205,7 @@ class _Kinds(NamedTuple):
 
 
 def _kinds(instance: PlacementInstance) -> _Kinds:
-    """The kinds of a question; where they have works of their own all speeds are 1."""
+    """The kinds of a question; if they state works, all speeds are 1."""
     machines, works = instance.machines, instance.works
     limits = [math.inf if kind.bandwidth is None else kind.bandwidth for kind in machines.kinds]
     table = machines.rates or [[math.inf] * len(limits)] * len(limits)
@@ -218,7 +218,7 @@ def _kinds(instance: PlacementInstance) -> _Kinds:
 
 
 def speeds_of(instance: PlacementInstance) -> list[Fraction]:
-    """The most that a device of each kind does in a unit of time, in least times of nodes on any kind."""
+    """Largest work that a device of each kind does per unit of time, relative to the fastest kind's."""
     work = _kinds(instance).work
     if instance.works is None:
         speeds = [Fraction(speed) for speed in _kinds(instance).speeds]
@@ -228,7 +228,7 @@ def speeds_of(instance: PlacementInstance) -> list[Fraction]:
 
 
 def capacity_of(instance: PlacementInstance) -> Fraction:
-    """Work that all devices do in a unit of time, as a multiple of what the fastest one does."""
+    """Work that all devices do per unit of time, relative to the fastest device."""
     counts = (kind.count for kind in instance.machines.kinds)
     return sum((count * speed for count, speed in zip(counts, speeds_of(instance), strict=True)), Fraction(0))
 
@@ -239,7 +239,7 @@ def devices_of_kinds(instance: PlacementInstance) -> list[int]:
 
 
 def _multiple(numbers: Iterable[float]) -> int:
-    """The least number that is a whole multiple of all of them, and whole; an `InputError` if it is huge."""
+    """Least common multiple of numbers, an integer; an `InputError` if it is huge."""
     multiple = 1
     for top in {x.as_integer_ratio()[0] for x in numbers}:
         multiple = math.lcm(multiple, top)
@@ -249,7 +249,7 @@ def _multiple(numbers: Iterable[float]) -> int:
 
 
 def peaks(instance: PlacementInstance, run: Run) -> list[Fraction]:
-    """Largest sum of the tensors on each device at one time [bytes]; frees precede allocations of one instant."""
+    """Largest sum of tensors on each device [bytes]; at equal times frees come first."""
     sizes = [Fraction(size) for size in instance.graph.tensors.bytes.tolist()]
     changes: list[list[tuple[float, Fraction]]] = [[] for _ in range(instance.devices)]
     for t, place, begin, end in run.stays:
@@ -288,7 +288,7 @@ _PIECE, _LARGEST = 64, 2**31
 
 @dataclass
 class TimeBounds:
-    """Facts proved so far about all steps, or about those that take at most `limit`."""
+    """Facts proved about all steps, or about those that take at most `limit`."""
 
     unit: Fraction  # in the time unit of the work
     work: IntArray  # on the fastest device
@@ -304,7 +304,7 @@ class TimeBounds:
 
     @classmethod
     def of(cls, step: Step, instance: PlacementInstance, step_time: Fraction) -> TimeBounds:
-        """Facts of a question before any deduction; all nodes run within the step time of some placement."""
+        """Initial facts about a question."""
         devices, n = devices_of_kinds(instance), len(step.outputs)
         bits = min(_MOST_BITS_OF_STARTS, _SUM_BITS - n.bit_length())
         unit = step_time / 2**bits
@@ -330,11 +330,11 @@ class TimeBounds:
 
     @property
     def share(self) -> float:
-        """One over the capacity, a little less."""
+        """The reciprocal of the capacity, rounded down."""
         return float(1 / self.capacity) * (1 - 2.0**-40)
 
     def raise_both(self, clock: Clock) -> bool:
-        """Go over the nodes in both directions; return whether any fact is new.
+        """Propagate bounds forwards and backwards; return whether any has changed.
 
         Raises
         ------
@@ -348,11 +348,11 @@ class TimeBounds:
         return not all(np.array_equal(old, other) for old, other in zip(before, new, strict=True))
 
     def longest_node(self) -> int:
-        """The most that a node takes with what is before and after it."""
+        """Longest time of a node with all that must come before and after it."""
         return int((self.early + self.work + self.late).max())
 
     def longest_group(self, clock: Clock) -> int:
-        """The most that some nodes of one device take with what is before and after all of them, but for one rest."""
+        """Longest time of some nodes of a device with all that must come before and after them."""
         best, by_start = 0, np.argsort(-self.early, kind="stable")
         by_group = by_start[np.argsort(self.group[by_start], kind="stable")]
         for nodes in np.split(by_group, np.flatnonzero(np.diff(self.group[by_group])) + 1):
@@ -388,7 +388,7 @@ class TimeBounds:
 
 
 def _most_rows(side: Side, readers: IntArray) -> int:
-    """Most sets of nodes that must be kept at one time: a node's set is dropped when its last reader has run."""
+    """Largest number of node sets kept at one time; a set is dropped after its last reader."""
     unread, now, largest = readers.tolist(), 0, 0
     start, before = side.start.tolist(), side.before.tolist()
     for v in side.order.tolist():
@@ -401,7 +401,7 @@ def _most_rows(side: Side, readers: IntArray) -> int:
 
 
 def _sides(step: Step, instance: PlacementInstance, rounded: Callable[[float], int], gap: int) -> tuple[Side, Side]:
-    """The question forwards and backwards in time, as a bound looks at starts and at ends."""
+    """The question forwards and backwards in time."""
     n, first = len(step.outputs), devices_of_kinds(instance)
     links = [(h, d) for h in first for d in first if h != d]
     links += [(h, h + 1) for h, kind in zip(first, instance.machines.kinds, strict=True) if kind.count > 1]
@@ -453,7 +453,7 @@ _Moves = list[tuple[int, float, float]]
 
 
 def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
-    """Yield all reasons why sequences are not those of the devices; the devices are checked already."""
+    """Yield faults of the sequences of nodes on devices, which have been checked before."""
     k, device = stated.instance.devices, stated.device
     nodes: list[list[int]] = [[] for _ in range(k)]
     moves: list[list[tuple[int, ...]]] = [[] for _ in range(k)]
@@ -475,7 +475,7 @@ def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
 
 
 def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | str:
-    """Start all nodes and transfers as early as the sequences allow; return a message if they deadlock.
+    """Simulate a step with stated sequences; return a message if it deadlocks.
 
     Raises
     ------
@@ -497,7 +497,7 @@ def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | 
     buses = [list(reversed(row)) for row in stated.bus_order]
 
     def arrive(t: int, places: Sequence[int], at: float) -> list[int]:
-        """The devices on which nodes may have become ready."""
+        """The devices on which nodes may have become ready at a time."""
         for v in (v for v in step.readers[t] if device[v] in places):
             ready[v] = max(ready[v], at)
             missing[v] -= 1

@@ -152,7 +152,7 @@ Order = Sequence[tuple[int, str, int]]
 
 
 def structure_faults(stated: StatedTimeline) -> Iterator[str]:
-    """Yield all reasons why stages, devices, orders and times are no plan."""
+    """Yield all faults of stages, devices, orders and times."""
     S = len(stated.devices)
     yield from _faults_of_cuts(stated, list(dict.fromkeys(stated.devices)))
     if len(stated.recompute) != S:
@@ -164,7 +164,7 @@ def structure_faults(stated: StatedTimeline) -> Iterator[str]:
 
 
 def _faults_of_cuts(stated: StatedPlan | StatedTimeline, groups: Sequence[Sequence[int]]) -> Iterator[str]:
-    """Yield reasons why cuts and groups of devices, none of which may share one, are no stages."""
+    """Yield faults of cuts and of groups of devices, which must be disjoint."""
     instance, cuts = stated.instance, stated.cuts
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != instance.chain.n or any(i >= j for i, j in pairwise(cuts)):
         yield f"the cuts do not rise from 0 to {instance.chain.n}, the number of layers"
@@ -195,7 +195,7 @@ def _faults_of_orders(stated: StatedTimeline) -> Iterator[str]:
 
 
 def deadlocks(stated: StatedTimeline) -> Iterator[str]:
-    """The first pass of each group that waits for ever, if the orders of the groups wait for each other."""
+    """The first pass of each group that waits forever, if orders deadlock."""
     places, done, moved = [0] * len(stated.orders), set[tuple[int, str, int]](), True
     while moved:
         moved = False
@@ -240,7 +240,7 @@ def _faults_of_shapes(stated: StatedTimeline) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class PlanPasses:
-    """Passes and transfers of a plan without fault, with their times."""
+    """Passes and transfers with their times, of a plan whose structure has been checked."""
 
     instance: TrainingInstance
     cuts: tuple[int, ...]
@@ -252,7 +252,7 @@ class PlanPasses:
 
     @classmethod
     def of(cls, stated: StatedPlan | StatedTimeline) -> PlanPasses | None:
-        """Passes of a plan whose structure has no fault; None if a link is missing."""
+        """Passes of a plan; None if a link is missing."""
         instance, chain, cards = stated.instance, stated.instance.chain, Cards(stated.instance)
         pairs = list(zip(stated.cuts[1:-1], stated.devices, stated.devices[1:], strict=False))
         sends = [
@@ -296,7 +296,7 @@ class PlanPasses:
         return self.reduces[m] if kind == "allreduce" else (self.sends if kind == "send" else self.receives)[n]
 
     def peaks(self, orders: Sequence[Order]) -> list[Fraction]:
-        """Most bytes that a device of each group holds."""
+        """Largest number of bytes on a device of each group."""
         chain, copies, peaks = self.instance.chain, Fraction(self.instance.parameter_copies), []
         for group, order in zip(dict.fromkeys(self.devices), orders, strict=True):
             resident = peak = Fraction(0)
@@ -319,7 +319,7 @@ class PlanPasses:
         return peaks
 
     def _stored(self, n: int) -> tuple[Fraction, Fraction]:
-        """Bytes of a microbatch that a replica keeps, and those of its input among them."""
+        """Bytes of a microbatch that a replica keeps, and the part of its input."""
         chain, (i, j), r = self.instance.chain, self.cuts[n : n + 2], len(self.devices[n])
         arriving = Fraction(float(chain.forward_bytes[i - 1])) if i else Fraction(0)
         return _sum(chain.stored, i, j) / r, arriving / r
@@ -329,7 +329,7 @@ class PlanPasses:
         return self.instance.samples is not None and len(self.devices[0]) == self.instance.cluster.n
 
     def _shared(self, times: np.ndarray, n: int) -> Fraction:
-        """Seconds of a replica's part of the layers of a stage."""
+        """Seconds of a stage's layers on one replica."""
         instance, (i, j), r = self.instance, self.cuts[n : n + 2], len(self.devices[n])
         q = instance.samples
         if q is not None:
@@ -353,7 +353,7 @@ def _sum(values: np.ndarray, i: int, j: int) -> Fraction:
 
 @dataclass
 class _Line:
-    """The operations of one kind on one machine, one a microbatch: their time, what each waits for, and their ends."""
+    """Operations of one kind on one machine: times, dependencies and ends."""
 
     time: int
     after: list[int] | None
@@ -368,7 +368,7 @@ class _Machine:
     free: int = 0
 
     def advance(self) -> bool:
-        """Run all operations whose input is there; return whether there was one."""
+        """Run all operations whose inputs are ready; return whether there was any."""
         begin = self.place
         while self.place < len(self.order):
             line = self.lines[self.order[self.place]]
@@ -384,7 +384,7 @@ class _Machine:
 
 
 def _iteration_time(passes: PlanPasses, orders: StatedOrders, clock: Clock) -> Fraction | None:
-    """Time of an iteration [s]; None if the machines wait for each other for ever.
+    """Time of an iteration by simulation [s]; None if it deadlocks.
 
     The order of each stage and of each channel is M letters "f" and M letters "b". An `OutOfTimeError` says that the
     clock has run out.
@@ -424,7 +424,7 @@ def _iteration_time(passes: PlanPasses, orders: StatedOrders, clock: Clock) -> F
 
 
 def verify_plan(plan: StatedPlan, limits: Limits) -> Verdict:
-    """Check everything in a plan in the paper's setting that can be checked; errors are those of `verify`."""
+    """Check all that can be checked in a plan on the paper's network; errors as of `verify`."""
     cost, faults = None, list[str]()
     fault = next(_faults_of_plan(plan), None)
     passes = None if fault else PlanPasses.of(plan)
@@ -448,7 +448,7 @@ def _check(plan: StatedPlan, claim: Claim) -> Check:
 
 
 def _faults_of_plan(plan: StatedPlan) -> Iterator[str]:
-    """Yield all reasons why stages and orders are no plan."""
+    """Yield all faults of stages and orders."""
     stages, M = len(plan.devices), plan.instance.microbatches
     yield from _faults_of_cuts(plan, plan.devices)
     for what, orders, count in (
@@ -471,7 +471,7 @@ def _faults_of_memory(plan: StatedPlan, passes: PlanPasses) -> Iterator[str]:
 
 
 def _faults_of_stages(plan: StatedPlan, passes: PlanPasses) -> Iterator[str]:
-    """Faults of the numbers of each stage. Times of passes are differences of sums, which all layers make inexact."""
+    """Yield faults of the numbers of each stage, with a tolerance for differences of sums."""
     chain, cluster = plan.instance.chain, plan.instance.cluster
     if len(plan.stages) != len(plan.devices):
         yield f"answer.stages: {len(plan.stages)} are described, there are {len(plan.devices)}"

@@ -40,13 +40,13 @@ Span = tuple[Fraction, Fraction]
 
 
 def verify_any_plan(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a plan that can be checked; errors are those of `verify`."""
+    """Check all that can be checked in a plan; errors as of `verify`."""
     stated = plan_from_document(document)
     return verify_plan(stated, limits) if isinstance(stated, StatedPlan) else verify_timeline(stated, limits)
 
 
 def verify_timeline(stated: StatedTimeline, limits: Limits) -> Verdict:
-    """Check everything in a timed plan that can be checked; errors are those of `verify`."""
+    """Check all that can be checked in a timed plan; errors as of `verify`."""
     clock, faults, cost = Clock(limits.seconds), list[str](), None
     fault = next(structure_faults(stated), None) or next(deadlocks(stated), None)
     passes = None if fault else PlanPasses.of(stated)
@@ -63,7 +63,7 @@ def verify_timeline(stated: StatedTimeline, limits: Limits) -> Verdict:
 
 
 def _faults_of_times(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, clock: Clock) -> Iterator[str]:
-    """Yield reasons why operations cannot run when it is stated."""
+    """Yield operations that cannot run at their stated times."""
     slack = ROUNDING * spans.latest
     for faults in (_order_faults, _input_faults, _channel_faults):
         yield from faults(stated, passes, spans, slack)
@@ -71,7 +71,7 @@ def _faults_of_times(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, 
 
 
 class _Spans:
-    """Start and end of each operation that is stated, by kind, row and microbatch."""
+    """Stated start and end of each operation, by kind, row and microbatch."""
 
     def __init__(self, stated: StatedTimeline) -> None:
         self.of: dict[tuple[str, int, int], Span] = {}
@@ -102,7 +102,7 @@ def _check(stated: StatedTimeline, claim: Claim) -> Check:
 
 
 def _order_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:
-    """Passes last as long as they take, one after the other in each group."""
+    """Yield passes with a wrong duration, and passes of a group that overlap."""
     for order in stated.orders:
         before = Fraction(0)
         for step in order:
@@ -140,7 +140,7 @@ def _input_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, sla
 
 
 def _channel_faults(stated: StatedTimeline, _passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:
-    """A channel joins two groups and carries one transfer at a time, in full duplex one each way."""
+    """Yield transfers that overlap in a channel; in full duplex each direction counts alone."""
     busy: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Span]] = {}
     for (kind, n, _), span in spans.of.items():
         if kind in ("send", "receive") and stated.devices[n] != stated.devices[n + 1]:
@@ -156,7 +156,7 @@ def _channel_faults(stated: StatedTimeline, _passes: PlanPasses, spans: _Spans, 
 
 
 def _speed_faults(passes: PlanPasses, spans: _Spans, slack: Fraction, clock: Clock) -> Iterator[str]:
-    """Transfers and AllReduces end when the speeds that cards let them have add up to all of their work."""
+    """Yield transfers and AllReduces that end before or after the cards let them."""
     operations = {key: passes.operation(*key) for key in spans.of if key[0] in ("send", "receive", "allreduce")}
     done = dict.fromkeys(operations, Fraction(0))
     events: list[tuple[Fraction, int, tuple[str, int, int]]] = []

@@ -43,7 +43,7 @@ _MOST_BOXES, _MOST_VECTORS = 20_000, 100_000
 
 
 def verify_deployment(document: Value, limits: Limits) -> Verdict:
-    """Check everything in the certificate of a deployment.
+    """Check all that can be checked in the certificate of a deployment.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def verify_deployment(document: Value, limits: Limits) -> Verdict:
 
 
 def _pools(question: DeploymentInstance, clock: Clock) -> dict[bool, ExactStages]:
-    """Costs of chains by whether they take only prompts: False alone without pools, else False (decode) and True."""
+    """Costs of chains for each pool: True for the pool of prompts, False for all others."""
     if question.prefill != "pools":
         return {False: ExactStages(question, clock)}
     together = min(question.batch, max(1, 8192 // question.input))
@@ -82,7 +82,7 @@ def _pools(question: DeploymentInstance, clock: Clock) -> dict[bool, ExactStages
 
 
 def _misshapen(stated: StatedDeployment, pools: dict[bool, ExactStages]) -> Iterator[str]:
-    """Yield what is no deployment on these servers."""
+    """Yield faults of the deployment's shape on these servers."""
     question, used = stated.instance, [0] * len(stated.instance.servers)
     for prompts in pools:
         if not any(chain.prompts == prompts for site in stated.answer.sites for chain in site.chains):
@@ -136,7 +136,7 @@ def _misshapen_chain(question: DeploymentInstance, chain: StatedChain, place: st
 
 
 def _crowded(question: DeploymentInstance, site: StatedSite, place: str) -> Iterator[str]:
-    """Yield whether chains of a site share a server that they may not, or that has too few devices."""
+    """Yield faults of chains that share a server."""
     homes = {row[:2] for chain in site.chains for row in chain.stages}
     if len(site.chains) > 1:
         if len(homes) > 1:
@@ -161,7 +161,7 @@ class _Numbers:
         ]
 
     def cycle(self, chain: StatedChain) -> int:
-        """Time of a token, or of a batch of prompts [10^-12 s]."""
+        """Time of a token or, in the pool of prompts, of a batch of prompts [10^-12 s]."""
         degrees, stages, times = self.question.degrees, self.pools[chain.prompts], list[int]()
         table, before = stages.times(chain.batch), None
         for s, server, degree, first, end in chain.stages:
@@ -183,7 +183,7 @@ class _Numbers:
         return Fraction(constants.first) + waiting / PICO
 
     def sizes(self, chain: StatedChain) -> Iterator[tuple[int, int, int]]:
-        """Weights, caches and room of a device of each stage [bytes]."""
+        """Weights, caches and room on a device of each stage [bytes]."""
         stages = self.pools[chain.prompts]
         for s, _, degree, first, end in chain.stages:
             weights, caches = stages.weights(degree), stages.caches(degree)
@@ -193,7 +193,7 @@ class _Numbers:
             yield size, chain.batches * chain.batch * (caches[end] - caches[first]), stages.room(s)
 
     def breaches(self) -> Iterator[str]:
-        """Yield limits that a chain does not keep."""
+        """Yield limits that a chain violates."""
         for place, _, chain in self.chains:
             limits = self.pools[chain.prompts].question
             for n, (weights, caches, room) in enumerate(self.sizes(chain)):
@@ -224,7 +224,7 @@ class _Numbers:
 
     @property
     def hourly(self) -> Fraction:
-        """Price of the servers in use, for an hour."""
+        """Price per hour of the servers in use."""
         total = Fraction(0)
         for site in self.stated.answer.sites:
             for s, _ in {row[:2] for chain in site.chains for row in chain.stages}:
@@ -233,11 +233,11 @@ class _Numbers:
 
     @property
     def cost(self) -> Fraction:
-        """The objective: the price of a token, or the seconds for one."""
+        """The objective: seconds or price per token."""
         return self.hourly / 3600 / self.rate if self.question.objective == "cost" else 1 / self.rate
 
     def faults(self) -> Iterator[str]:
-        """Yield stated numbers that are others."""
+        """Yield stated numbers that are false."""
         answer = self.stated.answer
         for place, _, chain in self.chains:
             yield from self._faults_of_chain(place, chain)
@@ -273,17 +273,17 @@ def _prompt_bytes(question: DeploymentInstance) -> Fraction:
 
 
 def _stays_within(question: DeploymentInstance, s: int, tokens: Fraction, prompts: Fraction) -> Fraction:
-    """Prompts a second that a server of type s takes and decodes itself."""
+    """Prompts a second that a server of type s both takes and decodes."""
     return min(tokens / question.output, prompts, Fraction(question.servers[s].within) / _prompt_bytes(question))
 
 
 def _rate_of_pools(question: DeploymentInstance, tokens: Fraction, prompts: Fraction, within: Fraction) -> Fraction:
-    """Tokens a second of both pools: half of the servers send caches to others, but for prompts that stay within."""
+    """Tokens a second of both pools, limited by the transfer of caches between servers."""
     return min(tokens, question.output * prompts, question.output * (_sent(question) + within))
 
 
 def _sent(question: DeploymentInstance) -> Fraction:
-    """Prompts a second whose caches half of the servers send to others."""
+    """Prompts a second whose caches half of the servers can send."""
     count = sum(servers.count for servers in question.servers)
     return Fraction(count) * Fraction(question.between) / 2 / _prompt_bytes(question) if count > 1 else Fraction(0)
 
@@ -308,7 +308,7 @@ def _check(question: DeploymentInstance, pools: dict[bool, ExactStages], claim: 
 
 
 def _device_seconds(question: DeploymentInstance, stages: ExactStages, clock: Clock) -> tuple[Fraction | None, str]:
-    """Bound from the seconds of all devices together, and how it follows; None if it proves nothing.
+    """Bound by the seconds of all devices, and its derivation; None if it proves nothing.
 
     Sizes of batches are taken in ranges: a batch of a range takes at least the time of its smallest size, and makes at
     most as many tokens as its largest.
@@ -334,7 +334,7 @@ def _device_seconds(question: DeploymentInstance, stages: ExactStages, clock: Cl
 def _by_boxes(
     question: DeploymentInstance, pools: dict[bool, ExactStages], claim: Claim, clock: Clock
 ) -> tuple[Fraction | None, str]:
-    """Bound by chains on parts of servers, none of which is faster than its proof says, and a knapsack of these."""
+    """Bound by proved rates of chains on parts of servers, combined by a knapsack."""
     members = {False: "chains", True: "prompts"}
     fields = claim.parameters.members([members[pool] for pool in pools])
     rates, boxes = dict[bool, dict[_Devices, Fraction]](), 0
@@ -357,7 +357,7 @@ _Triple = tuple[Fraction, Fraction, Fraction]
 
 
 def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, Fraction]], clock: Clock) -> Fraction:
-    """The most tokens in a picosecond over all divisions of the devices into two pools."""
+    """Largest rate over all divisions of the devices into two pools [tokens in a picosecond]."""
     fleets = {pool: _fleets(question, of_pool, clock) for pool, of_pool in rates.items()}
     types = range(len(question.servers))
     parts = {pool: [_of_parts(question, s, of_pool) for s in types] for pool, of_pool in rates.items()}
@@ -390,7 +390,7 @@ def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, F
 
 
 def _unbeaten(triples: list[_Triple]) -> Iterator[_Triple]:
-    """Those to which no others are superior in all three."""
+    """Triples that no other exceeds in all three numbers."""
     seen: list[tuple[Fraction, Fraction]] = []  # of those before: tokens fall, and what stays within rises
     for prompts, tokens, within in sorted(set(triples), reverse=True):
         place = bisect_right(seen, -tokens, key=lambda row: -row[0])  # those before it have as many tokens
@@ -402,7 +402,7 @@ def _unbeaten(triples: list[_Triple]) -> Iterator[_Triple]:
 
 
 def _chain_rates(stages: ExactStages, proofs: Value, clock: Clock) -> tuple[dict[_Devices, Fraction], int] | str:
-    """Rates that no chain on devices exceeds [tokens in a picosecond], and number of boxes; what is wrong if not."""
+    """Proved limits on rates of chains and the number of boxes; or the fault of a proof."""
     question, checks = stages.question, ChainChecks(stages)
     rates: dict[_Devices, Fraction] = {}
     boxes = 0
@@ -450,7 +450,7 @@ def _longest(question: DeploymentInstance) -> int:
 
 
 def _uncovered(question: DeploymentInstance, devices: _Devices, boxes: list[_Box], clock: Clock) -> str | None:
-    """Why boxes do not cover all batches; None if they do: they lie apart, and are as many points together."""
+    """Why boxes do not cover all batches; None if they do."""
     latency = question.objective == "latency"
     batches = 1 if latency else max(1, min(question.model.layers, sum(count * size for count, size in devices)))
     whole = (1, batches, 1, 1 if latency else question.batch, 0, _longest(question))
@@ -483,7 +483,7 @@ def _points(box: tuple[int, ...]) -> int:
 
 
 def _open_box(checks: ChainChecks, devices: _Devices, rate: Fraction, box: _Box) -> str | None:
-    """Why a box may hold a faster chain; None if none does."""
+    """Why a box may contain a faster chain; None if it cannot."""
     fewest, most, small, large, quickest, slowest, degree = box
     question = checks.stages.question
     longest, limit = slowest // fewest, slowest
@@ -504,7 +504,7 @@ def _open_box(checks: ChainChecks, devices: _Devices, rate: Fraction, box: _Box)
 
 
 def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction], clock: Clock) -> Fraction:
-    """The least cost of chains with these rates side by side; a `KeyError` where a rate is missing."""
+    """Least cost of chains with these rates side by side; a `KeyError` if a rate is missing."""
     counts, sizes = [s.count for s in question.servers], [s.devices for s in question.servers]
     if question.objective == "latency" or (question.topology == "chain" and question.objective == "throughput"):
         return _cost(rates[tuple(zip(counts, sizes, strict=True))])
@@ -520,7 +520,7 @@ def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction], clo
 
 
 def _fleets(question: DeploymentInstance, rates: dict[_Devices, Fraction], clock: Clock) -> dict[_Vector, Fraction]:
-    """Most tokens in a picosecond of chains side by side, by numbers of servers of each type.
+    """Largest total rate of chains side by side, by numbers of servers [tokens in a picosecond].
 
     Where the objective is the price of a token, a chain on several servers is the only one on them.
     """
@@ -542,12 +542,12 @@ def _fleets(question: DeploymentInstance, rates: dict[_Devices, Fraction], clock
 
 
 def _of_server(question: DeploymentInstance, s: int, rates: dict[_Devices, Fraction]) -> Fraction:
-    """Most tokens in a picosecond of chains that divide a server of type s among them."""
+    """Largest total rate of chains that share a server of type s [tokens in a picosecond]."""
     return _of_parts(question, s, rates)[-1]
 
 
 def _of_parts(question: DeploymentInstance, s: int, rates: dict[_Devices, Fraction]) -> list[Fraction]:
-    """Most tokens in a picosecond of chains on the first d devices of a server of type s, for each d from 0 on."""
+    """Largest total rate of chains on the first d devices of a server of type s, for each d."""
     sizes = [servers.devices for servers in question.servers]
     parts = [Fraction(0)]
     for devices in range(1, sizes[s] + 1):

@@ -45,7 +45,7 @@ _Tensors = Counter[tuple[int, tuple[int, ...]]]
 
 
 def faults_of_chain(stated: StatedServing) -> Iterator[str]:
-    """Yield all numbers of the chain that its operators contradict; none where the file holds no operators."""
+    """Yield all numbers of the chain that its operators contradict; none without operators."""
     source, chain = stated.source, stated.instance.graph
     if source is None or stated.context < 1:  # what is less is named elsewhere
         return
@@ -94,7 +94,7 @@ def _sums(values: list[float], layer: list[int], n: int) -> list[Fraction]:
 def _works_of_kinds(
     stated: StatedServing, works: FloatArray | None, layer: list[int]
 ) -> dict[str, tuple[list[float], list[Fraction]]]:
-    """Work of each layer on each kind, by place in the file: as stated, and as the sum over its operators."""
+    """Stated work of each layer on each kind, and its sum over operators."""
     if works is None or stated.instance.is_alike:
         return {}
     rows = zip(stated.instance.work.tolist(), works.tolist(), strict=True)
@@ -103,7 +103,7 @@ def _works_of_kinds(
 
 
 def _params(operators: ComputationGraph, layer: list[int], n: int) -> tuple[list[Fraction], list[tuple[object, float]]]:
-    """Parameters of each node alone, and those that several nodes share."""
+    """Parameters of each node alone, and parameters shared by nodes."""
     params, shared = _sums(operators.param_bytes.tolist(), layer, n), []
     for parameter in operators.parameters:
         users = tuple(sorted({layer[v] for v in parameter.users}))
@@ -115,7 +115,7 @@ def _params(operators: ComputationGraph, layer: list[int], n: int) -> tuple[list
 
 
 def _needs(operators: ComputationGraph, layer: list[int], n: int) -> list[Fraction]:
-    """The most bytes that an operator of each node reads and makes."""
+    """Largest number of bytes read and made by an operator of each node."""
     touched = [Fraction(0)] * operators.n
     tensors = operators.tensors
     start, readers = tensors.start.tolist(), tensors.consumers.tolist()
@@ -129,7 +129,7 @@ def _needs(operators: ComputationGraph, layer: list[int], n: int) -> list[Fracti
 
 
 def _tensors(graph: ComputationGraph, place: list[int]) -> _Tensors:
-    """Bytes by the place that makes them and the other places that read them."""
+    """Bytes by producer and readers, as places of layers."""
     tensors_by_place: _Tensors = Counter()
     tensors = graph.tensors
     start, readers = tensors.start.tolist(), tensors.consumers.tolist()
@@ -158,12 +158,12 @@ def batches(stated: StatedServing) -> int:
 
 
 def time_a_batch(stated: StatedServing, costs: Sequence[Fraction]) -> Fraction:
-    """Time between two batches: that of the slowest stage, or the way through all, shared by those in flight."""
+    """Time from batch to batch: the slowest stage, or the sum over batches in flight, if larger."""
     return max(costs) if stated.in_flight is None else max(max(costs), sum(costs, Fraction(0)) / stated.in_flight)
 
 
 class LayerRange(NamedTuple):
-    """Cost and memory of an interval of nodes on a device of some kind."""
+    """Cost and memory of an interval of nodes on a device of a kind."""
 
     cost: Fraction  # in the time unit of the work; where there are rates for pairs of kinds, without transfers
     weights: Fraction  # bytes
@@ -174,7 +174,7 @@ class LayerRange(NamedTuple):
 
 
 def passing_bytes(exact: ExactInstance) -> list[int]:
-    """(n + 1,) units of bytes that pass each place between nodes where each node is read by the next one alone."""
+    """(n + 1,) bytes that cross each place of nodes in a row, in units."""
     passing = [0] * (exact.n + 1)
     for producer, readers, size in exact.tensors:
         passing[producer + 1] += size if readers else 0
@@ -182,7 +182,7 @@ def passing_bytes(exact: ExactInstance) -> list[int]:
 
 
 def with_transfers(exact: ExactInstance, stages: list[LayerRange], kinds: list[int]) -> list[LayerRange]:
-    """Add the time of what each stage receives and sends to its cost, if pairs of kinds have rates of their own."""
+    """Add transfer times to stage costs if pairs of kinds have rates."""
     if not exact.is_rated:
         return stages
     passing, costs = passing_bytes(exact), [stage.cost for stage in stages]
@@ -195,7 +195,7 @@ def with_transfers(exact: ExactInstance, stages: list[LayerRange], kinds: list[i
 
 
 def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock) -> Iterator[LayerRange]:
-    """Yield all intervals whose weights and activations fit into the memory of kind t, with costs by the definition."""
+    """Yield all intervals that fit on kind t without caches, with their costs."""
     graph, buffer = stated.instance.graph, stated.instance.activation_buffer
     params = [Fraction(size) for size in graph.param_bytes.tolist()]
     shared = [(Fraction(parameter.bytes), parameter.users) for parameter in graph.parameters]
@@ -219,19 +219,19 @@ def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock)
 
 
 def caches_of(stated: StatedServing, stage: LayerRange) -> list[tuple[float, float]]:
-    """Bytes a token, and after how many tokens they stop to grow, of each node."""
+    """Cache bytes per token of each node, and the number of tokens after which it stops growing."""
     return [(stated.token_bytes[v], stated.window[v]) for v in range(stage.first, stage.end)]
 
 
 def holds(stated: StatedServing, stage: LayerRange, context: int) -> bool:
-    """Whether a stage has room for so many tokens."""
+    """Whether a stage has room for a context."""
     caches = caches_of(stated, stage)
     held = sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches)
     return batches(stated) * held <= stage.room
 
 
 def context_of(stated: StatedServing, stage: LayerRange) -> float:
-    """The most tokens that a stage has room for, by halving; infinite where the cache stops to grow before."""
+    """Largest context for which a stage has room, by bisection; infinite if the cache stops growing."""
     caches = caches_of(stated, stage)
     final = max((math.ceil(w) for x, w in caches if x > 0 and w < math.inf), default=0)
     if not any(x > 0 and w == math.inf for x, w in caches) and holds(stated, stage, final):
@@ -259,17 +259,17 @@ _MOST_TOKENS = 2**53
 
 @dataclass(frozen=True, repr=False)
 class _FrontVerdict(Verdict):
-    """A verdict of several cuts, each proved as a whole."""
+    """Verdict on a front, all of whose cuts are proved."""
 
     @property
     def rests_on_trust(self) -> bool:
-        """Whether the file does not hold what its chain was made of; every cut is proved again."""
+        """Whether the file lacks the operators behind its chain; the cuts are proved in any case."""
         assert isinstance(self.certificate, StatedServing)
         return self.certificate.source is None
 
     @property
     def proved_of_all(self) -> str:
-        """Statement on all cuts that is proved here."""
+        """The statement on all cuts that is proved here."""
         return "" if self.faults else "no cut is faster and holds more context than one of these"
 
     def _standing(self) -> list[tuple[str, str]]:
@@ -285,7 +285,7 @@ class _FrontVerdict(Verdict):
         return lines
 
     def table(self) -> list[tuple[str, ...]]:
-        """One row a cut, after a header."""
+        """Header, and a row for each cut."""
         assert isinstance(self.certificate, StatedServing)
         rows: list[tuple[str, ...]] = [
             ("cut", f"bottleneck [{printable(self.certificate.instance.time_unit)}]", "context")
@@ -296,12 +296,12 @@ class _FrontVerdict(Verdict):
         ]
 
     def document(self) -> dict[str, Any]:
-        """The same as the members of a JSON object."""
+        """The verdict as JSON members."""
         return super().document() | {"front": self.standing}
 
 
 def verify_serving(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a serving front.
+    """Check all that can be checked in a serving front.
 
     Raises
     ------
@@ -405,7 +405,7 @@ def _intervals(stated: StatedServing, point: StatedPoint) -> list[tuple[int, int
 def _faults_of_point(
     stated: StatedServing, point: StatedPoint, cut: list[LayerRange], contexts: list[float], place: str
 ) -> Iterator[str]:
-    """The numbers of a cut against those that are computed here."""
+    """Yield numbers of a cut that differ from those computed here."""
     cost = max(stage.cost for stage in cut)
     if not is_near(point.bottleneck, cost):
         yield unequal(f"{place}.bottleneck", point.bottleneck, as_float(cost))
@@ -421,7 +421,7 @@ def _faults_of_point(
 
 
 def _allowed(stated: StatedServing, s: int, stage: LayerRange) -> bool:
-    """Whether an interval may be stage s by the constraints, as they are written."""
+    """Whether the constraints allow an interval as stage s."""
     rules, graph = stated.instance.constraints, stated.instance.graph
     inside = range(stage.first, stage.end)
     start, after = graph.successors
@@ -441,7 +441,7 @@ def _reaches(
     below: Fraction | None,
     clock: Clock,
 ) -> bool:
-    """Whether some cut takes less than `below` a batch, and has room for so many tokens."""
+    """Whether some cut has room for a context and takes less than `below` per batch."""
     able: list[list[LayerRange]] = [[] for _ in stages]
     for t, row in enumerate(stages):
         for stage in row:

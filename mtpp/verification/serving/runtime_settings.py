@@ -44,7 +44,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9][\w.-]*:[0-9]{1,5}")
 
 
 def faults_of_words(stated: StatedServing) -> Iterator[str]:
-    """Dimensions that the graph contradicts, and settings for another cut than the answer."""
+    """Yield dimensions that contradict the graph, and settings that describe another cut."""
     dims = stated.instance.graph.attributes.get("dims", {})
     dims = dims if isinstance(dims, dict) and stated.source is None else {}
     for name, number in (("batch", stated.batch), ("context", stated.context)):
@@ -72,7 +72,7 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
 
 
 def _may_lack_words(stated: StatedServing) -> bool:
-    """Whether a front may lack settings of its runtime: over kinds, or where the runtime cannot have its numbers."""
+    """Whether a front may come without settings, as its runtime cannot express it."""
     if stated.source is None or not stated.instance.is_alike:
         return True
     if stated.runtime == "tensorrt-llm":
@@ -81,7 +81,7 @@ def _may_lack_words(stated: StatedServing) -> bool:
 
 
 def _faults_of_room(stated: StatedServing) -> Iterator[str]:
-    """Numbers of stages, sequences and tokens in settings that are not those of the answer."""
+    """Yield numbers of stages, sequences and tokens in settings that differ from the answer's."""
     if stated.runtime not in _COUNTS:
         return
     named, room = _words(stated.runtime, stated.settings), dict[str, int]()
@@ -103,7 +103,7 @@ def _faults_of_room(stated: StatedServing) -> Iterator[str]:
 
 
 def _words(runtime: str, settings: str) -> dict[str, str | None]:
-    """The parts of the settings of a runtime that counts layers, by their names; None for those that are missing."""
+    """Values in the settings of a runtime, by name; None for missing ones."""
     match = re.fullmatch(_COUNTS[runtime], settings)
     if match is None:
         raise ValueError("other settings")
@@ -111,7 +111,7 @@ def _words(runtime: str, settings: str) -> dict[str, str | None]:
 
 
 def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:
-    """Number of the device of each stage, in the order in which the kinds are given; -1 where it is empty."""
+    """Device number of each stage, in the order of the kinds; -1 for an empty stage."""
     devices = instance.machines
     free: dict[str | None, list[int]] = {}
     for d, t in enumerate(devices.sequence):
@@ -122,7 +122,7 @@ def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:
 
 
 def _devices_assigned(stated: StatedServing, stages: list[int]) -> list[int]:
-    """Number of the device of each layer; where words do not say it, stage n is on device n."""
+    """Device number of each layer, by the settings; without numbers stage n is on device n."""
     named = _words(stated.runtime, stated.settings) if stated.runtime in _COUNTS else {}
     order = _numbers(named.get("devices") or "")
     if named.get("names"):
@@ -136,7 +136,7 @@ def _devices_assigned(stated: StatedServing, stages: list[int]) -> list[int]:
 
 
 def _ranks(stages: list[int]) -> list[int]:
-    """Numbers of stages of the layers, without those of empty stages: 0, 2, 2 becomes 0, 1, 1."""
+    """Stage numbers of layers without gaps for empty stages: 0, 2, 2 becomes 0, 1, 1."""
     rank = {stage: number for number, stage in enumerate(sorted(set(stages)))}
     return [rank[stage] for stage in stages]
 
@@ -188,7 +188,7 @@ def _unrolled(counts: list[int], layers: int) -> list[int]:
 
 
 def _megatron(settings: str, layers: int) -> list[int]:
-    """A letter a layer, stages between bars, and ``*n`` repeats what is before it."""
+    """Stages of layers in Megatron's notation: a letter a layer, bars between stages, ``*n`` repeats."""
     layout = _match(r'--pipeline-model-parallel-size \d+ --pipeline-model-parallel-layout "(.*)"\n', settings)
     plain = ""
     for group, letter, times in re.findall(r"(?:\(([^()]*)\)|([^()*\d]))(?:\*(\d+))?", layout.replace(",", "")):
@@ -199,19 +199,19 @@ def _megatron(settings: str, layers: int) -> list[int]:
 
 
 def _torchtitan(settings: str, layers: int) -> list[int]:
-    """Lists of the modules of each stage; a layer is the one with its number."""
+    """Stages of layers from lists of modules."""
     parts = json.loads(_match(r"(?:.*\n)*\s*module_fqns_per_model_part ?= ?(.*?),?\n(?:.*\n)*", settings))
     stage = {_number(module): n for n, part in enumerate(parts) for module in part}
     return [stage[str(i)] for i in range(layers)]
 
 
 def _number(module: str) -> str:
-    """The number of a layer, or the path of another module."""
+    """The number of a layer's module, or the path of another module."""
     return re.sub(r"^[\w.]*\.(?=\d+$)", "", module)
 
 
 def _torch(settings: str, layers: int) -> list[int]:
-    """A stage begins before each module that is named; one without a number comes after the layers."""
+    """Stages of layers from the modules that begin stages."""
     spec = _match(r"(?:.*\n)*split_spec = \{\n((?:.*\n)*)\}\n", settings)
     begins = map(_number, re.findall(r'"([\w.]+)": SplitPoint\.BEGINNING', spec))
     firsts = sorted(int(number) if number.isdecimal() else layers for number in begins)
@@ -224,7 +224,7 @@ def _accelerate(settings: str, layers: int) -> list[int]:
 
 
 def _llama_cpp(settings: str, layers: int) -> list[int]:
-    """Stage of each layer: unit i of layers and output lies where i, as a part of all, is between cumulative parts."""
+    """Stages of layers from llama.cpp's proportions: unit i lies in the stage with its fraction."""
     ends = list(accumulate(_numbers(_words("llama-cpp", settings)["counts"] or "")))
     return [bisect_right(ends, Fraction(layer, layers + 1) * ends[-1]) for layer in range(layers)]
 

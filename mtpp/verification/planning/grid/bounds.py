@@ -82,11 +82,11 @@ Point = tuple[float, float]
 
 
 class TooManyWaysError(Exception):
-    """A stage has too many ways to recompute."""
+    """A stage has too many combinations of recomputation to enumerate."""
 
 
 def settings_of(question: GridInstance) -> Iterator[Setting]:
-    """All degrees that the stages of a plan can share."""
+    """All settings: degrees shared by the stages of a plan."""
     servers, wanted = question.servers, question.fixed
     for chain in question.chains:
         triples = {(way.tp, way.cp, way.ep) for layer in chain.layers for way in layer.configurations}
@@ -102,14 +102,14 @@ def settings_of(question: GridInstance) -> Iterator[Setting]:
 
 
 def _has_room(question: GridInstance, t: int, cp: int) -> bool:
-    """Whether tensor groups fill servers evenly, and stages of a pipeline lie in one or in whole ones."""
+    """Whether tensor groups divide servers evenly, and stages lie in one server or in whole ones."""
     size = question.servers.size
     return size % t == 0 and (t * cp <= size or (t * cp) % size == 0)
 
 
 @dataclass
 class Setting:
-    """Degrees that all stages of a plan share."""
+    """Degrees shared by all stages of a plan."""
 
     question: GridInstance
     chain: ConfiguredChain
@@ -149,7 +149,7 @@ class Setting:
         return float(self.M * sum(least) / self.K)
 
     def least_below(self, ceiling: float, clock: Clock, across: bool = False) -> float:
-        """Least of max(Z1, Z2), two bounds on a plan's time, over plans below the ceiling; infinite if none.
+        """Least of max(Z1, Z2), two lower bounds on a plan's time, over plans below the ceiling.
 
         With `across` over plans of which some neighbours are in two servers.
         """
@@ -216,7 +216,7 @@ class Setting:
         return float(transfer_time(self.question, Fraction(self.ways[t][layer][0].output_bytes), near=False))
 
     def _from_first_to_last(self, stages: int, forward: float, backward: float, away: float) -> float:
-        """Least time of all passes of the first stage, each microbatch of which is `away` between its two passes [s].
+        """Least time of all passes of the first stage, if microbatches return after `away` [s].
 
         It keeps at most as many microbatches as there are stages behind it and itself.
         """
@@ -230,25 +230,25 @@ class Setting:
         return max(least, busy)
 
     def layer(self, t: int, layer: int) -> tuple[float, float]:
-        """Forward and backward time of a layer that recomputes nothing."""
+        """Forward and backward time of a layer without recomputation."""
         way = self.ways[t][layer][0]
         return way.forward, way.input_backward + way.weight_backward
 
     def sent(self, t: int, layer: int) -> float:
-        """Time to send what a layer makes to the next stage."""
+        """Time to send the output of a layer to the next stage."""
         return self._plain(t, layer, layer + 1)[4]
 
     def after(self, t: int, i: int, j: int) -> float:
-        """Time after the last backward pass of layers i … j - 1."""
+        """Time after the last backward pass of a stage with layers i … j - 1."""
         return self._plain(t, i, j)[2]
 
     def passes(self, t: int, i: int, j: int, resident: int, more: float = 0.0) -> float | None:
-        """Time of both passes of layers i … j - 1 that fit into the room and `more` bytes; None if they do not."""
+        """Time of both passes of layers i … j - 1 if they fit with `more` bytes of room; else None."""
         stage = self._stage(t, i, j, resident, more)
         return None if stage is None else stage[0]
 
     def most_stored(self, t: int, layer: int) -> float:
-        """Most bytes that a layer keeps of a microbatch where it recomputes no more than working bytes allow."""
+        """Largest number of bytes that a layer may keep of a microbatch."""
         ways = self.ways[t][layer]
         fastest = (
             min((_both(way), way.stored_bytes) for way in ways if way.working_bytes <= cap.working_bytes)
@@ -257,7 +257,7 @@ class Setting:
         return max(stored for _, stored in fastest)
 
     def _prefixes(self) -> tuple[list[float], list[float], list[float]]:
-        """Least time of both passes and of forward passes before each layer, and device seconds of a microbatch."""
+        """Prefix sums over layers of least pass times and of device seconds."""
         rows: tuple[list[float], list[float], list[float]] = ([0.0], [0.0], [0.0])
         for layer in range(self.chain.n):
             plain = [(t, self.ways[t][layer][0]) for t in self.tensor]
@@ -273,7 +273,7 @@ class Setting:
     def _stage(
         self, t: int, i: int, j: int, resident: int, more: float = 0.0
     ) -> tuple[float, float, float, float] | None:
-        """Both passes, the forward pass, time after them and transfer to the next of layers i … j - 1."""
+        """Times of a stage with layers i … j - 1: both passes, forward pass, end, transfer."""
         (forward, flow), backward, after, room, c = self._plain(t, i, j)
         again = self._again(t, i, j, resident, room + more)
         if again is None:
@@ -313,7 +313,7 @@ class Setting:
     )
 
     def _most_in_ring(self, t: int) -> int | None:
-        """Devices of a tensor rank in each server, at most; None if all of them may lie in one."""
+        """Largest number of devices of a tensor rank in a server; None if one server may hold all."""
         size, width = self.question.servers.size, t * self.cp
         if width > size:
             return size // t
@@ -321,7 +321,7 @@ class Setting:
         return None if servers == 1 else self.d // servers * self.cp
 
     def _again(self, t: int, i: int, j: int, resident: int, room: float) -> float | None:
-        """Least time to recompute such that `resident` microbatches fit; None if nothing does."""
+        """Least time of recomputation with which `resident` microbatches fit; None if none does."""
         counts: dict[int, int] = {}
         menus: dict[int, list[Configuration]] = {}
         for layer in range(i, j):
@@ -338,7 +338,7 @@ class Setting:
     def _front(
         self, t: int, cap: float, counts: tuple[tuple[int, int], ...], menus: dict[int, list[Configuration]]
     ) -> list[Point]:
-        """Bytes and time of all ways to run so many layers of each kind that no other beats."""
+        """Pareto front of (bytes, time) over the configurations of given numbers of layers."""
         key = (t, cap, counts)
         if key not in self._fronts:
             points: list[Point] = [(0.0, 0.0)]
@@ -352,7 +352,7 @@ class Setting:
 
 
 def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
-    """Bytes and time of all numbers of equal layers that recompute each way below a cap."""
+    """(bytes, time) of all divisions of equal layers among their configurations, below a cap."""
     plain = _both(menu[0])
     menu = [way for way in menu if way.working_bytes <= cap]
     if not menu:
@@ -368,7 +368,7 @@ def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
 
 
 def _lowest(points: list[Point]) -> list[Point]:
-    """Points that no other beats in both, rising in the first value."""
+    """Pareto-optimal points, sorted by the first value."""
     front: list[Point] = []
     for point in sorted(set(points)):
         if not front or point[1] < front[-1][1]:
@@ -384,7 +384,7 @@ _NUMBERS = [member.name for member in fields(Configuration) if member.name not i
 
 
 def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
-    """Chains of the ends and one kind of layers between them, for which no plan takes longer.
+    """Relaxed chains with one kind of layer between the ends, for which no plan takes longer.
 
     Of each way to run one it has the least numbers of the heaviest layers, by their parameters, and by their time, of
     so many that their number times the least weight is largest. The others are left out.
@@ -399,7 +399,7 @@ def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
 
 
 def _of_one_kind(chain: ConfiguredChain, layers: Sequence[ConfiguredLayer]) -> ConfiguredChain:
-    """Chain whose layers between the ends have the least numbers of these; what they send is that of all of them."""
+    """Chain whose inner layers all have the least numbers of `layers`."""
     alike: dict[tuple[object, str], list[Configuration]] = {}
     for layer in layers:
         for way in layer.configurations:
@@ -417,7 +417,7 @@ def _of_one_kind(chain: ConfiguredChain, layers: Sequence[ConfiguredLayer]) -> C
 
 
 def may_hold(setting: Setting, whole: Setting, ceiling: float, clock: Clock) -> bool:
-    """Whether groups could hold all layers of an equalised chain below a time; `whole` is that of the model itself."""
+    """Whether groups could hold all layers of an equalised chain below a time."""
     fixed, v, K, M = setting.question.fixed.pp, setting.question.fixed.v or 2, setting.K, setting.M
     for number in range(len(setting.tensor)):
         others = _Others.of(setting, whole, setting.tensor[: number + 1])
@@ -429,7 +429,7 @@ def may_hold(setting: Setting, whole: Setting, ceiling: float, clock: Clock) -> 
 
 @dataclass(frozen=True)
 class _Others:
-    """Least times of the layers that a group does not hold itself, over some tensor degrees [s]."""
+    """Least times of the layers outside a group, by tensor degree [s]."""
 
     tensor: Sequence[int]
     layers: int  # of the model
@@ -455,7 +455,7 @@ class _Others:
         return cls(tensor, layers, layers - n, between, (first, equal, last), both, there, sent, after)
 
     def transfers(self, S: int, v: int) -> float:
-        """Time of all transfers of a microbatch: the group with the last degree has 2 v - 1 neighbours or more."""
+        """Time of all transfers of a microbatch, by a lower bound on the number of boundaries."""
         first, inner, at_last = self.sent
         return 2 * (first + (2 * v - 2) * at_last + (S - 2) * v * inner)
 
@@ -481,7 +481,7 @@ def _groups_hold(setting: Setting, others: _Others, S: int, ceiling: float, cloc
 
 
 def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: float, work: float) -> dict[int, float]:
-    """Time of both passes of group g with each number of equal layers that leaves it below a time."""
+    """Time of both passes of group g for each number of equal layers that it can have below a time."""
     L, M, h, end = setting.chain.n, setting.M, min(S, 2 * (S - g) - 1), g == S - 1
     first, inner = others.both
     ways = others.after + (first + (g - 1) * inner + 2 * g * others.sent[0] if g else 0.0)
@@ -508,7 +508,7 @@ def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: f
 
 @dataclass(frozen=True)
 class _LastTurn:
-    """Limits on the layers that a group can hold in its last turn, if a step is to stay below a time."""
+    """Limits on a group's layers in its last turn, for steps below a time."""
 
     room: float  # for passes of the last turn, transfers, and those that others need [s]
     least: float  # of these
@@ -535,7 +535,7 @@ class _LastTurn:
         return cls(room - others.after, least, last + others.transfers(S, turns[0]), layer, setting.M - S, stored)
 
     def limit(self, time: float) -> int:
-        """Most equal layers of the last turn of a group whose passes take so long; -1 if it is too long."""
+        """Largest number of equal layers in the last turn of a group with this pass time; -1 if none."""
         rest = self.room - self.others * time
         if rest <= self.least:
             return -1

@@ -19,7 +19,7 @@ from instances.planning.grid.stated import StatedGrid
 
 
 def way_of(chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int], mode: str) -> Configuration | None:
-    """The configuration of a layer; None if there is none."""
+    """The configuration of a layer with these degrees and mode; None if there is none."""
     for way in chain.layers[layer].configurations:
         if (way.tp, way.cp, way.ep) == degrees and way.recompute == mode:
             return way
@@ -29,7 +29,7 @@ def way_of(chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int], mo
 def allowed_way(
     stated: StatedGrid, chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int]
 ) -> Configuration | None:
-    """The stated configuration of a layer, if the question allows it; of one that has no allowed one, the plain one."""
+    """The stated configuration of a layer if it is allowed; else the one without recomputation."""
     mode, allowed = stated.modes[layer], stated.instance.modes
     if mode in allowed or (mode == "none" and all(way_of(chain, layer, degrees, other) is None for other in allowed)):
         return way_of(chain, layer, degrees, mode)
@@ -46,7 +46,7 @@ def _numbers(layers: list[Configuration], whole: bool) -> tuple[Fraction, Fracti
 def kept_bytes(
     question: GridInstance, layers: list[Configuration], zero: int, shards: tuple[int, int], whole: bool
 ) -> list[Fraction]:
-    """Bytes of weights, gradients and optimizer on a device that holds these layers."""
+    """Bytes of weights, gradients and optimizer on a device with these layers."""
     sizes, parts = question.state_bytes, [Fraction(0)] * 3
     for numbers, shared in zip(_numbers(layers, whole), shards, strict=True):
         for i, (size, from_stage) in enumerate(((sizes.weights, 3), (sizes.gradients, 2), (sizes.optimizer, 1))):
@@ -58,7 +58,7 @@ def kept_bytes(
 
 
 def copies_of(question: GridInstance, degrees: tuple[int, int, int], pipelines: int) -> tuple[int, int]:
-    """Devices that hold the same dense numbers, and the same experts; these are 0 if the degrees do not divide."""
+    """Numbers of devices with the same dense parameters, and with the same experts; 0 if impossible."""
     tp, cp, ep = degrees
     all_experts = pipelines * cp * tp if question.whole_experts else pipelines * cp
     return pipelines * cp, 0 if all_experts % ep else all_experts // ep
@@ -67,7 +67,7 @@ def copies_of(question: GridInstance, degrees: tuple[int, int, int], pipelines: 
 def ring_rates(
     question: GridInstance, in_server: int | None, degrees: tuple[int, int, int]
 ) -> tuple[Fraction, Fraction]:
-    """Rates of rings with so many devices of a tensor rank in each server, None if all are in one; of experts, too."""
+    """Rates of rings for dense parameters and for experts, by devices of a rank in each server."""
     servers, (tp, _, ep) = question.servers, degrees
     inner, outer = Fraction(servers.inner), Fraction(servers.outer)
     if in_server is None:
@@ -78,7 +78,7 @@ def ring_rates(
 
 
 def transfer_time(question: GridInstance, size: Fraction, near: bool) -> Fraction:
-    """Time to send so many bytes to another device, in the same server or not."""
+    """Time to send `size` bytes to another device, within a server if `near`."""
     servers = question.servers
     if near or not size:
         return size / (Fraction(servers.reached) * Fraction(servers.inner))
@@ -93,7 +93,7 @@ def after_time(
     rates: tuple[Fraction, Fraction],
     whole: bool,
 ) -> Fraction:
-    """Time after the last backward pass, without what copies of tied parameters exchange."""
+    """Time after the last backward pass, without the exchange of tied parameters."""
     w, g, update = (
         Fraction(x) for x in (question.state_bytes.weights, question.state_bytes.gradients, question.update_time)
     )
@@ -111,7 +111,7 @@ def meanwhile(
     rates: tuple[Fraction, Fraction],
     whole: bool,
 ) -> tuple[Fraction, Fraction]:
-    """Time that replicas send during a forward and a backward pass."""
+    """Time that replicas communicate during a forward and a backward pass."""
     w, g = Fraction(question.state_bytes.weights), Fraction(question.state_bytes.gradients)
     forward, backward = w if zero == 3 else Fraction(0), (w if zero == 3 else Fraction(0)) + (g if zero >= 2 else 0)
     flow = sum(
@@ -126,7 +126,7 @@ def meanwhile(
 
 @dataclass(frozen=True)
 class GridCosts:
-    """Times and memory of a plan whose structure has no fault."""
+    """Times and memory of a plan whose structure has been checked."""
 
     stated: StatedGrid
     chain: ConfiguredChain
@@ -135,7 +135,7 @@ class GridCosts:
 
     @classmethod
     def of(cls, stated: StatedGrid) -> GridCosts | None:
-        """Costs of a plan; None if a layer has no such configuration."""
+        """Costs of a plan; None if a layer lacks the configuration."""
         chain = next(chain for chain in stated.instance.chains if chain.micro_batch == stated.micro_batch)
         stages = []
         for n, (begin, end) in enumerate(pairwise(stated.cuts)):
@@ -155,7 +155,7 @@ class GridCosts:
         return self.stated.tensor[group], self.stated.context, self.stated.expert
 
     def shards(self, group: int) -> tuple[int, int]:
-        """Devices that hold the same dense numbers of a group, and the same experts."""
+        """Numbers of devices with the same dense parameters, and with the same experts, of a group."""
         return copies_of(self.stated.instance, self.degrees(group), self.stated.pipelines)
 
     @cached_property
@@ -184,7 +184,7 @@ class GridCosts:
         return transfer_time(stated.instance, Fraction(max(sizes)), near)
 
     def after(self, n: int) -> Fraction:
-        """Time after the last backward pass of stage n: that of its group, whose last one it is, or none."""
+        """Time after the last backward pass of stage n, if it is the last one of its group."""
         question, S, last = self.stated.instance, self.stated.groups, len(self.stages) - 1
         if n >= S:
             return Fraction(0)
@@ -201,7 +201,7 @@ class GridCosts:
 
     @property
     def _tied(self) -> Fraction:
-        """Numbers that the first and the last stage share, on a device of the one that has more."""
+        """Number of parameters shared by the first and the last stage, on the device that holds more."""
         stated, L = self.stated, self.stated.cuts[-1]
         ends = [(t, stated.context, stated.expert) for t in (stated.tensor[0], stated.tensor[-1])]
         ways = [way_of(self.chain, L - 1, degrees, "none") for degrees in ends]

@@ -35,7 +35,7 @@ _FEWEST_IN_TURNS = 4
 
 
 def proved_bound(question: GridInstance, method: str, value: float, clock: Clock) -> Fraction | None:
-    """Bound on all plans that is proved here, at most `value`; None if there is none.
+    """Bound on all plans that can be proved here, at most `value`; None if there is none.
 
     An `OutOfTimeError` says that the clock has run out.
     """
@@ -73,7 +73,7 @@ def _in_one_server(question: GridInstance) -> GridInstance | None:
 
 
 def _proved_in_turns(question: GridInstance, settings: list[Setting], value: float, clock: Clock) -> Fraction | None:
-    """The bound of plans in turns if no setting can hold all layers below it, else 0; None of less than four layers."""
+    """Bound on plans in turns: `value` if it is proved, else 0; None for fewer than four layers."""
     if question.layers < _FEWEST_IN_TURNS:
         return None
     ceiling, models = value * (1 - MARGIN), zip(*map(equalised, question.chains), strict=True)
@@ -85,7 +85,7 @@ def _proved_in_turns(question: GridInstance, settings: list[Setting], value: flo
 
 
 def _proved_apart(question: GridInstance, value: float, clock: Clock) -> Fraction | None:
-    """The least of plans in several servers, and of all that lie in one, of both classes; None if one is not proved."""
+    """Least of the bounds on plans across servers and on plans in one; None if one is not proved."""
     least, alone = across_servers(question), _in_one_server(question)
     if alone is None:
         return least
@@ -111,7 +111,7 @@ _BOUNDS = {
 
 
 def verify_grid(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a plan in a grid that can be checked; errors are those of `verify`."""
+    """Check all that can be checked in a plan in a grid; errors as of `verify`."""
     stated, clock = grid_from_document(document), Clock(limits.seconds)
     faults, cost = list[str](), None
     fault = next(_structure_faults(stated), None)
@@ -143,7 +143,7 @@ def _check(stated: StatedGrid, claim: Claim, clock: Clock) -> Check:
 
 
 def _structure_faults(stated: StatedGrid) -> Iterator[str]:
-    """Yield reasons why degrees, cuts and devices are no plan of the question."""
+    """Yield faults of degrees, cuts and devices."""
     question, L = stated.instance, stated.instance.layers
     S, C = stated.groups, len(stated.cuts) - 1
     if C < 1 or stated.cuts[0] != 0 or stated.cuts[-1] != L or any(i >= j for i, j in pairwise(stated.cuts)):
@@ -178,7 +178,7 @@ def _structure_faults(stated: StatedGrid) -> Iterator[str]:
 
 
 def _recomputation_faults(stated: StatedGrid, first: int) -> Iterator[str]:
-    """The first layers of each stage that can recompute everything, and no others."""
+    """Yield stages in which other layers than the first ones recompute everything."""
     layers = stated.instance.chains[0].layers
     able = [any(way.recompute == "full" for way in layer.configurations) for layer in layers]
     for begin, end in pairwise(stated.cuts):
@@ -192,7 +192,7 @@ def _recomputation_faults(stated: StatedGrid, first: int) -> Iterator[str]:
 
 
 def _device_faults(stated: StatedGrid) -> Iterator[str]:
-    """Each device is used once; those of a stage of a pipeline lie in one server, or take whole ones in their order."""
+    """Yield devices used twice, and stages that are spread over servers."""
     servers, used = stated.instance.servers, set[tuple[int, int]]()
     places, strange = dict[tuple[int, int], list[tuple[int, int]]](), False
     wanted = (
@@ -226,7 +226,7 @@ def _device_faults(stated: StatedGrid) -> Iterator[str]:
 
 
 def _order_faults(stated: StatedGrid, costs: GridCosts, slack: Fraction, clock: Clock) -> Iterator[str]:
-    """Passes and transfers start after what they need, and one at a time on each machine."""
+    """Yield passes and transfers that start before their inputs, or overlap on a machine."""
     S, C = stated.groups, len(costs.stages)
     M = stated.instance.global_batch // (stated.micro_batch * stated.pipelines)
     if len(stated.starts) != 2 * C or len(stated.sent) != 2 * C - 2:
@@ -274,7 +274,7 @@ def _time(stated: StatedGrid, costs: GridCosts) -> Fraction:
 
 
 def _faults_of_memory(stated: StatedGrid, costs: GridCosts) -> Iterator[str]:
-    """Each part of the memory of each group, and that they fit."""
+    """Yield false numbers of the memory of each group, and groups that do not fit."""
     question, S, limit = stated.instance, stated.groups, stated.instance.memory
     if len(stated.memory) != S or any(len(row) != 5 for row in stated.memory):
         yield f"memory: give five numbers for each of {S} groups"
@@ -293,7 +293,7 @@ def _faults_of_memory(stated: StatedGrid, costs: GridCosts) -> Iterator[str]:
 
 
 def _most_stored(stated: StatedGrid, costs: GridCosts, group: int) -> Fraction:
-    """Most bytes between passes, in the order in which the passes of a group start."""
+    """Largest number of bytes kept between passes, in the order in which passes start."""
     events = []
     for n in range(group, len(costs.stages), stated.groups):
         size = sum((Fraction(layer.stored_bytes) for layer in costs.stages[n]), Fraction(0))
@@ -314,7 +314,7 @@ def _most_stored(stated: StatedGrid, costs: GridCosts, group: int) -> Fraction:
 
 
 def across_servers(question: GridInstance) -> Fraction:
-    """Least time of plans whose devices lie in several servers."""
+    """Lower bound on the time of plans that use several servers."""
     bounds = (max(min(_leaving(it), _adding_up(it)), Fraction(it.work)) for it in settings_of(question))
     return min(bounds, default=Fraction(0))
 
@@ -324,7 +324,7 @@ _NEVER = Fraction(10) ** 400
 
 
 def _leaving(setting: Setting) -> Fraction:
-    """Least time in which all microbatches leave a stage that lies in one server."""
+    """Least time for all microbatches to leave a stage that lies in one server."""
     servers, best = setting.question.servers, _NEVER
     for t in setting.tensor:
         if setting.d * setting.cp * t > servers.size:
@@ -339,7 +339,7 @@ def _leaving(setting: Setting) -> Fraction:
 
 
 def _adding_up(setting: Setting) -> Fraction:
-    """Least time in which devices run all passes, or send what replicas share in them, and then add up gradients."""
+    """Least time of all passes and of the exchange of gradients."""
     question, servers, copies = setting.question, setting.question.servers, setting.d * setting.cp
     if copies == 1:
         return _NEVER
