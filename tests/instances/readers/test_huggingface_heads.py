@@ -103,9 +103,7 @@ def test_a_decoder_within_a_thinker_counts(tmp_path):
 
 
 def test_bug_a_decoder_without_a_type_had_one_that_nobody_stated(tmp_path):
-    with pytest.raises(
-        InputError, match="its decoder states no model_type; add that of the decoder, such as llama"
-    ):
+    with pytest.raises(InputError, match="its decoder states no model_type; add that of the decoder, such as llama"):
         read(tmp_path, {"model_type": "mine", "llm_config": {"hidden_size": 8}})
     with pytest.raises(InputError, match="the model type 'clip' is not known, which has parts for several kinds"):
         read(tmp_path, {"model_type": "clip", "text_config": {}})
