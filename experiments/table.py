@@ -175,7 +175,7 @@ def table(
 
         return make_peer_tables(report, running.jobs, quick=quick)
     if targets == ["placeto"]:
-        from experiments.studies.placeto.published import QUICK_NETWORKS, NetworkBudget
+        from experiments.studies.placeto.jobs import QUICK_NETWORKS, NetworkBudget
         from experiments.studies.placeto.tables import make_placeto_tables
 
         with running.workers() as workers:

@@ -329,9 +329,6 @@ class Cluster(Displayed):
         """Hash (SHA-256) of everything that costs depend on."""
         return hashlib.sha256(self.bandwidth.tobytes() + repr(self.servers).encode()).hexdigest()
 
-    def _title(self) -> str:
-        return self.name
-
     def _facts(self) -> dict[str, str]:
         facts = {"devices": str(self.n), "servers": str(len(self.servers))}
         return facts | ({"fastest link": figures(self.bandwidth.max(), "bytes/s")} if self.n > 1 else {})

@@ -241,9 +241,6 @@ class FlowInstance(QuestionRecord):
             return f"all devices that requests can reach hold {layers} layers together, and there are {self.layers}"
         return None
 
-    def _title(self) -> str:
-        return self.name
-
     def _facts(self) -> dict[str, str]:
         links = int((self.rates > 0).sum())
         return {

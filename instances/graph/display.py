@@ -61,8 +61,8 @@ class Displayed:
     """
 
     def _title(self) -> str:
-        """Heading of the table; empty if the object has no name."""
-        return ""
+        """Heading of the table: the name of the object; empty if it has none."""
+        return str(getattr(self, "name", ""))
 
     def _facts(self) -> Mapping[str, str]:
         """Rows of the table: texts by label."""

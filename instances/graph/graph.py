@@ -292,9 +292,6 @@ class ComputationGraph(Displayed):
         """
         return cls.from_edges(**(frame_columns(nodes, edges) | attributes))
 
-    def _title(self) -> str:
-        return self.name
-
     def _facts(self) -> dict[str, str]:
         return {
             "nodes": str(self.n),

@@ -455,9 +455,6 @@ class Instance(GraphQuestion):
             words.append(f"{slowest} to {fastest} between kinds {digest_of(self.rates.tolist())}")
         return words
 
-    def _title(self) -> str:
-        return self.name
-
     def _facts(self) -> dict[str, str]:
         graph, unit = self.graph, f"bytes/{self.time_unit}"
         facts = {"nodes": str(graph.n), "edges": str(graph.m), "k": str(self.k)}

@@ -162,9 +162,6 @@ class LayerChain(Displayed):
             digest.update(self.input_backward.tobytes() + b"input")
         return digest.hexdigest()
 
-    def _title(self) -> str:
-        return self.name
-
     def _facts(self) -> dict[str, str]:
         parameters = figures(self.param_bytes.sum(), "bytes")
         return {"layers": str(self.n), "time": figures(self.time, "s"), "parameters": parameters}

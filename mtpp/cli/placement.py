@@ -25,7 +25,7 @@ from mtpp.questions.placement import (
 )
 from mtpp.questions.serving import ServeWords, deployment_instance, deployment_instances
 from mtpp.questions.words import pick
-from mtpp.text.numbers import bytes_in_words
+from mtpp.text.numbers import bytes_in_words, or_dash, tokens_in_words
 from mtpp.text.tables import fitted, terminal_width
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def placement_row(answer: PlacementResult) -> dict[str, str]:
         "of one device": f"{placement.relative_time:.4f}",
         f"bound [{unit}]": f"{answer.bound.value:.6g}",
         **({} if answer.bound.method == "simple" else {"by": answer.by}),
-        "ratio": "–" if answer.ratio is None else f"{answer.ratio:.4f}",
+        "ratio": or_dash(answer.ratio, ".4f"),
         "peak [GiB]": f"{placement.peak_memory.max() / 2**30:.3g}",
         "fits": "yes" if placement.fits else "no",
     }
@@ -146,7 +146,7 @@ def _flow_row(result: FlowResult) -> dict[str, str]:
         **({"in flight": ", ".join(str(turns.in_flight) for turns in turned)} if turned else {}),
         "at most [1/s]": "–" if bound is None or bound.value == 0 else f"{1 / bound.value:.7g}",
         "by": result.by,
-        "ratio": "–" if result.ratio is None else f"{result.ratio:.6f}",
+        "ratio": or_dash(result.ratio, ".6f"),
         "status": result.status.value,
         "seconds": f"{result.spent:.2f}",
     }
@@ -266,7 +266,7 @@ def _deployment_row(result: DeploymentResult) -> dict[str, str]:
         "tokens/s": f"{answer.rate:.6g}",
         **limit,
         "by": result.by,
-        "ratio": "–" if result.ratio is None else f"{result.ratio:.4f}",
+        "ratio": or_dash(result.ratio, ".4f"),
         "tpot [ms]": f"{answer.tpot * 1e3:.4g}",
         "ttft [ms]": f"{answer.ttft * 1e3:.4g}",
         "in flight": "+".join(f"{chain.chain.batches}x{chain.chain.batch}" for chain in chains),
@@ -290,9 +290,9 @@ def _front_rows(result: ServingResult) -> list[dict[str, str]]:
                 "layers": layers_in_words(point.partition),
                 f"cycle [{unit}]": f"{point.cycle:.6g}",
                 f"throughput at {question.context} [1/{unit}]": _rate(point.throughput),
-                "context": _tokens(point.usable_context),
+                "context": tokens_in_words(point.usable_context),
                 **(there if any(speed is not None for speed in front.full_throughput) else {}),
-                "tokens": _tokens(question.in_flight * question.batch * point.capacity),
+                "tokens": tokens_in_words(question.in_flight * question.batch * point.capacity),
             }
         )
     return rows
@@ -300,10 +300,6 @@ def _front_rows(result: ServingResult) -> list[dict[str, str]]:
 
 def _rate(value: float) -> str:
     return "–" if value == math.inf else f"{value:.6g}"
-
-
-def _tokens(count: float) -> str:
-    return "any" if count == math.inf else f"{count:.0f}"
 
 
 def _stages(point: ServedPartition) -> str:
@@ -317,7 +313,7 @@ def _stages(point: ServedPartition) -> str:
             *([kind] if kind else []),
             f"{cost:.6g}",
             *map(bytes_in_words, (weights, cache, peak, weights + cache + peak)),
-            _tokens(capacity),
+            tokens_in_words(capacity),
         ]
         for n, (kind, cost, weights, cache, peak, capacity) in enumerate(
             zip(

@@ -23,7 +23,7 @@ from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import Files, complain
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
-from mtpp.text.numbers import Scale, bytes_in_words
+from mtpp.text.numbers import Scale, bytes_in_words, or_dash
 from mtpp.text.tables import LiveLine, Rows, fitted, terminal_width
 
 if TYPE_CHECKING:
@@ -441,8 +441,4 @@ def draw_trace(path: Path, result: Result) -> None:
 def _row(step: Turn) -> list[str]:
     ratio = f"{step.bottleneck / step.bound:.4f}" if step.bottleneck is not None and step.bound else "–"
     times = [f"{step.seconds:.2f}", f"{step.end:.2f}"]
-    return [step.method, *times, _number(step.bottleneck), _number(step.bound), step.by or "–", ratio]
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.6g}"
+    return [step.method, *times, or_dash(step.bottleneck), or_dash(step.bound), step.by or "–", ratio]

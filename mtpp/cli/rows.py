@@ -7,7 +7,7 @@ import math
 from instances import Bound, Instance, Partition, Result
 from instances.results import LP_SUFFIX
 from mtpp.api.partitioning import over_simple
-from mtpp.text.numbers import bytes_in_words
+from mtpp.text.numbers import bytes_in_words, or_dash
 
 #: Column to text.
 Row = dict[str, str]
@@ -20,8 +20,8 @@ def partition_row(answer: Result) -> Row:
         **_instance(answer.instance),
         "method": answer.method,
         **(_no_costs(answer.instance) if partition is None else _costs(partition)),
-        "over simple": "–" if partition is None else _over_simple(partition.bottleneck, answer.instance),
-        "seconds": _seconds(answer),
+        "over simple": "–" if partition is None else or_dash(over_simple(partition.bottleneck, answer.instance), ".4f"),
+        "seconds": f"{answer.spent:.2f}",
     }
 
 
@@ -34,12 +34,12 @@ def bound_row(answer: Result) -> Row:
         "model": answer.method,
         "solver": answer.solver or "–",
         **_relaxation(answer.bound, unit),
-        f"bound [{unit}]": _number(value),
+        f"bound [{unit}]": or_dash(value),
         "to its end": "–" if answer.bound is None else _standing(answer.bound),
-        "over simple": "–" if value is None else _over_simple(value, answer.instance),
-        f"bottleneck [{unit}]": _number(None if answer.partition is None else answer.partition.bottleneck),
-        "ratio": _ratio(answer.ratio),
-        "seconds": _seconds(answer),
+        "over simple": "–" if value is None else or_dash(over_simple(value, answer.instance), ".4f"),
+        f"bottleneck [{unit}]": or_dash(None if answer.partition is None else answer.partition.bottleneck),
+        "ratio": or_dash(answer.ratio, ".4f"),
+        "seconds": f"{answer.spent:.2f}",
     }
 
 
@@ -48,11 +48,11 @@ def certificate_row(answer: Result) -> Row:
     return {
         **_instance(answer.instance),
         **(_no_costs(answer.instance) if answer.partition is None else _costs(answer.partition)),
-        f"bound [{answer.instance.graph.time_unit}]": _number(None if answer.bound is None else answer.bound.value),
+        f"bound [{answer.instance.graph.time_unit}]": or_dash(None if answer.bound is None else answer.bound.value),
         "by": answer.by,
-        "ratio": _ratio(answer.ratio),
+        "ratio": or_dash(answer.ratio, ".4f"),
         "status": answer.status.value,
-        "seconds": _seconds(answer),
+        "seconds": f"{answer.spent:.2f}",
     }
 
 
@@ -77,7 +77,7 @@ def _instance(instance: Instance) -> Row:
 def _costs(partition: Partition) -> Row:
     unit = partition.instance.graph.time_unit
     values = (partition.bottleneck, partition.throughput, partition.latency)
-    return {**dict(zip(_cost_columns(unit), map(_number, values), strict=True)), **_memory(partition)}
+    return {**dict(zip(_cost_columns(unit), map(or_dash, values), strict=True)), **_memory(partition)}
 
 
 def _memory(partition: Partition) -> Row:
@@ -86,7 +86,7 @@ def _memory(partition: Partition) -> Row:
     if not overflow.any():
         return {}
     need = float((partition.param_bytes + partition.state_bytes + partition.peaks).max())
-    return {"memory": bytes_in_words(need), f"overflow [{unit}]": _number(overflow[partition.block_costs.argmax()])}
+    return {"memory": bytes_in_words(need), f"overflow [{unit}]": or_dash(overflow[partition.block_costs.argmax()])}
 
 
 def _no_costs(instance: Instance) -> Row:
@@ -97,29 +97,13 @@ def _cost_columns(unit: str) -> tuple[str, str, str]:
     return f"bottleneck [{unit}]", f"throughput [1/{unit}]", f"latency [{unit}]"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.6g}"
-
-
 def _relaxation(bound: Bound | None, unit: str) -> Row:
     """The value of the linear relaxation, for bounds of relaxations."""
     if bound is None or not bound.method.endswith(LP_SUFFIX):
         return {}
-    return {f"LP [{unit}]": _number(bound.witness["relaxation"])}
-
-
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    return {f"LP [{unit}]": or_dash(bound.witness["relaxation"])}
 
 
 def _standing(bound: Bound) -> str:
     """Whether a proved bound is the best of its method, "yes" or "no"; "stated" without a proof."""
     return ("yes" if bound.optimal else "no") if bound.proved else "stated"
-
-
-def _over_simple(value: float, instance: Instance) -> str:
-    return _ratio(over_simple(value, instance))
-
-
-def _seconds(answer: Result) -> str:
-    return f"{answer.spent:.2f}"

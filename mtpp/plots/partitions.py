@@ -23,7 +23,7 @@ from instances.serving.problem import DeploymentInstance
 from mtpp.plots.report.partitions import stage_section
 from mtpp.plots.report.plans import step_of_placement
 from mtpp.plots.sections import LABELLED_NODES, FloatArray, block_columns, depth_columns, placed
-from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain, readable_log
+from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, readable_log, with_legend
 from mtpp.text.numbers import Scale, time_in_words
 from mtpp.text.tables import drawn
 
@@ -239,9 +239,7 @@ def plot_front(
     ax.set_ylabel("context of each sequence [tokens]")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.margins(x=0.15, y=0.15)
-    plain(ax)
-    legend_beside(ax)
-    return ax
+    return with_legend(ax)
 
 
 def front_figure(front: Front, bound: Bound | None = None) -> Figure:
@@ -275,9 +273,7 @@ def plot_deployments(front: Sequence[Result[DeploymentInstance, Deployment]], ax
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.margins(x=0.15, y=0.15)
     ax.set_title(drawn(front[0].instance.label), loc="left", fontsize="medium")
-    plain(ax)
-    legend_beside(ax, title="context")
-    return ax
+    return with_legend(ax, title="context")
 
 
 def plot_rules(
@@ -312,6 +308,4 @@ def plot_rules(
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.set_xlabel(quantity)
     ax.grid(axis="x", color="0.92")
-    plain(ax)
-    legend_beside(ax)
-    return ax
+    return with_legend(ax)

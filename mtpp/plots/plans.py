@@ -25,7 +25,7 @@ from mtpp.plots.report.plans import (
     time_chart,
 )
 from mtpp.plots.sections import Bar, Chart, Kind, Mark, Row, Section
-from mtpp.plots.style import axes_of, chart_height, colour, draw, figure_of, legend_beside, plain
+from mtpp.plots.style import axes_of, chart_height, colour, draw, figure_of, with_legend
 from mtpp.stages.trial import Trial
 from mtpp.text.numbers import Scale
 from mtpp.text.tables import drawn
@@ -211,9 +211,7 @@ def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: A
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel("flow [requests/s]")
     ax.margins(x=0.12)
-    plain(ax)
-    legend_beside(ax)
-    return ax
+    return with_legend(ax)
 
 
 # Pictures of deployments.

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from instances import InputError, Instance, Partition, Result
 from instances.results import A, Moment, Q
-from mtpp.plots.style import axes_of, legend_beside, plain, readable_log
+from mtpp.plots.style import axes_of, plain, readable_log, with_legend
 from mtpp.runs.statistics import performance_ratios
 from mtpp.text.numbers import Scale
 
@@ -192,9 +192,7 @@ def plot_intervals(cells: pd.DataFrame, label: str, ax: Axes | None = None) -> A
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlabel(f"{label}; bars: 95 % intervals")
     ax.grid(axis="x", color="0.9")
-    plain(ax)
-    legend_beside(ax)
-    return ax
+    return with_legend(ax)
 
 
 def _profiles(ratios: Mapping[str, NDArray[np.float64]], label: str, ax: Axes | None) -> Axes:
@@ -230,9 +228,7 @@ def _profiles(ratios: Mapping[str, NDArray[np.float64]], label: str, ax: Axes | 
     ax.set_xlabel(label if not beyond else f"{label} ({beyond} of {len(finite)} beyond, up to {finite.max():.3g})")
     ax.set_ylabel("fraction of instances")
     ax.grid(color="0.9")
-    plain(ax)
-    legend_beside(ax)
-    return ax
+    return with_legend(ax)
 
 
 def _end(finite: NDArray[np.float64]) -> float:

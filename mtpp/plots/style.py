@@ -55,8 +55,7 @@ def legend_beside(ax: Axes, **options: Any) -> Legend:
 
 
 def with_legend(ax: Axes, **options: Any) -> Axes:
-    """Add a light grid, a plain frame and a legend with these options."""
-    ax.grid(color="0.92")
+    """Add a plain frame and a legend with these options."""
     plain(ax)
     legend_beside(ax, **options)
     return ax

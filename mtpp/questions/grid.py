@@ -186,7 +186,7 @@ def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int
     """The given degrees, which must be possible, or all possible ones."""
     if text == "auto":
         possible = [t for t in range(1, servers.size + 1) if servers.size % t == 0]
-        return [t for t in possible if _divides(model, t)]
+        return [t for t in possible if not is_refused(model.check_degree, t)]
     degrees = sorted(parse_counts(text, "tp"))
     for t in degrees:
         if servers.size % t:
@@ -203,10 +203,6 @@ def _degrees(name: str, text: str, fixed: int | None, possible: list[int]) -> li
     if text != "auto" and fixed not in degrees:
         raise WordError("fix", f"{name}={fixed}", f"{word(name)} has other degrees; leave one of both out.")
     return [fixed]
-
-
-def _divides(model: Transformer, t: int) -> bool:
-    return not is_refused(model.check_degree, t)
 
 
 # The question of training in a grid: layers with configurations, servers, the samples of a step.

@@ -180,10 +180,8 @@ class OwnGraph:
         if ("served", weights) not in self._read:
             self._read["served", weights] = model_of(self._graph, weights)
         model = self._read["served", weights]
-        for name, true, other in (
-            ("layers", stated.layers, model.layers),
-            ("parameters", stated.parameters, model.parameters),
-        ):
+        for name in ("layers", "parameters"):
+            true, other = (getattr(served, name) for served in (stated, model))
             if true != other:
                 return f"{true} {name} against {other}"
         same = replace(instance, model=model).question_hash == instance.question_hash

@@ -25,15 +25,9 @@ from mtpp.runs.sources import PROJECT, Closure, Homes, Name, hash_of
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 
 
-def sources_of(
-    *things: Any,
-    glue: Iterable[Any] = (),
-    homes: Homes | None = None,
-    live: Iterable[str] = (),
-    modules: Iterable[str] = (),
-) -> str:
+def sources_of(*things: Any, **scope: Any) -> str:
     """Hash of the code behind an answer, from `code_words`, whose parameters it has."""
-    return hash_of(code_words(*things, glue=glue, homes=homes, live=live, modules=modules))
+    return hash_of(code_words(*things, **scope))
 
 
 def code_words(

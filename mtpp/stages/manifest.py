@@ -36,20 +36,35 @@ ELEMENTS: dict[str, tuple[int, int, str | None]] = {
 }
 
 
+class _Members:
+    """Base of the records of the manifest: fields are members, and those of its file stand among the others."""
+
+    def document(self) -> dict[str, Any]:
+        """Members of the record in the manifest."""
+        members: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            document = _document(value)
+            members |= document if name == "file" and isinstance(document, dict) else {name: document}
+        return members
+
+
+def _document(value: Any) -> Any:
+    """A field as JSON."""
+    if isinstance(value, tuple):
+        return [_document(item) for item in value]
+    return value.document() if isinstance(value, _Members) else value
+
+
 @dataclass(frozen=True)
-class FileRecord:
+class FileRecord(_Members):
     """A file of the folder."""
 
     file: str
     sha256: str
 
-    def document(self) -> dict[str, Any]:
-        """Members of the record in the manifest."""
-        return {"file": self.file, "sha256": self.sha256}
-
 
 @dataclass(frozen=True)
-class TensorRecord:
+class TensorRecord(_Members):
     """A tensor between stages, or an input or output of the whole model."""
 
     name: str
@@ -63,11 +78,11 @@ class TensorRecord:
 
     def document(self) -> dict[str, Any]:
         """Members of the record in the manifest."""
-        return {"name": self.name, "type": self.type, "shape": list(self.shape), "bytes": self.bytes}
+        return {**super().document(), "bytes": self.bytes}
 
 
 @dataclass(frozen=True)
-class Received:
+class Received(_Members):
     """Input of a stage."""
 
     tensor: TensorRecord
@@ -79,7 +94,7 @@ class Received:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Sent(_Members):
     """Output of a stage."""
 
     tensor: TensorRecord
@@ -91,7 +106,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class StageRecord:
+class StageRecord(_Members):
     """One stage: its files, its tensors and its predicted costs."""
 
     block: int  # of the partition; blocks without nodes are no stages
@@ -108,36 +123,23 @@ class StageRecord:
 
     def document(self) -> dict[str, Any]:
         """Members of the record in the manifest."""
-        return {
-            "block": self.block,
-            **self.file.document(),
-            "weights": None if self.weights is None else self.weights.document(),
-            "nodes": self.nodes,
-            "inputs": [item.document() for item in self.inputs],
-            "outputs": [item.document() for item in self.outputs],
-            "time": self.time,
-            "work": self.work,
-            "parameter_bytes": self.parameter_bytes,
-            "peak_bytes": self.peak_bytes,
-            **({} if self.device is None else {"device": self.device}),
-        }
+        members = super().document()
+        if self.device is None:
+            del members["device"]
+        return members
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(_Members):
     """Recorded outputs of the whole model for inputs generated from a seed."""
 
     file: FileRecord
     count: int
     seed: int
 
-    def document(self) -> dict[str, Any]:
-        """Members of the record in the manifest."""
-        return {**self.file.document(), "count": self.count, "seed": self.seed}
-
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(_Members):
     """The manifest of a model cut into stages."""
 
     model: str  # name of the whole model's file, which need not be here
@@ -155,21 +157,7 @@ class Manifest:
 
     def document(self) -> dict[str, Any]:
         """The JSON document of the file."""
-        return {
-            "format": STAGES_FORMAT,
-            "model": self.model,
-            "model_sha256": self.model_sha256,
-            "graph_hash": self.graph_hash,
-            "question_hash": self.question_hash,
-            "k": self.k,
-            "bandwidth": self.bandwidth,
-            "bottleneck": self.bottleneck,
-            "certificate": self.certificate.document(),
-            "inputs": [tensor.document() for tensor in self.inputs],
-            "outputs": [tensor.document() for tensor in self.outputs],
-            "samples": None if self.samples is None else self.samples.document(),
-            "stages": [stage.document() for stage in self.stages],
-        }
+        return {"format": STAGES_FORMAT, **super().document()}
 
     def files(self) -> Iterator[FileRecord]:
         """All files of the folder except the manifest."""

@@ -149,6 +149,16 @@ def how_many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
+def or_dash(value: float | None, style: str = ".6g") -> str:
+    """A number as text; a dash where it is missing."""
+    return "–" if value is None else format(value, style)
+
+
+def tokens_in_words(count: float) -> str:
+    """A number of tokens; "any" where there is no limit."""
+    return "any" if count == math.inf else f"{count:.0f}"
+
+
 # Parsing of quantities: ``25GB/s``, ``200Gbps``, ``16GiB``, ``312TFLOP/s``, ``2,4,8``, ``batch=8``.
 #
 # Prefixes count in any case: k, M, G, T, P are powers of 1000, Ki, Mi, Gi, Ti, Pi powers of 1024. A size is in bytes.

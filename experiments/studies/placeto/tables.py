@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.studies.placeto.jobs import NetworkJob, jobs_of
-from experiments.studies.placeto.published import (
+from experiments.studies.placeto.jobs import (
     ABLATED,
     ABLATED_DEVICES,
     CELLS,
@@ -18,6 +17,8 @@ from experiments.studies.placeto.published import (
     ORDERED,
     Cell,
     NetworkBudget,
+    NetworkJob,
+    jobs_of,
 )
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
@@ -146,6 +147,7 @@ def plot_curves(runs: Iterable[Run]) -> Axes:
                 steps = ([*simulations, answer["simulations"]], [*best, best[-1]])
                 ax.step(*steps, where="post", color=f"C{i}", linestyle=line, label=f"{_name(cell)}, {what}")
     ax.set(xlabel="simulations", ylabel="best step time / that of one device", xscale="log")
+    ax.grid(color="0.92")
     return with_legend(ax)
 
 

@@ -25,6 +25,7 @@ from instances.runtimes.serving import serving_chain
 from mtpp.plots.partitions import plot_rules
 from mtpp.runs.job import Run
 from mtpp.runs.workers import Workers
+from mtpp.text.numbers import or_dash
 from mtpp_models.bounds.serving import serving_front
 
 # Cuts whose capacity users measured, as questions.
@@ -196,7 +197,7 @@ def _hybrid_section(runs: Sequence[Run]) -> Section:
             run["network"],
             str(run["k"]),
             f"{run['memory'] / 1e9:g}",
-            *(_ratio(ratio(run, name)) for ratio in (time_ratio, context_ratio) for name in _BALANCED),
+            *(or_dash(ratio(run, name), ".3f") for ratio in (time_ratio, context_ratio) for name in _BALANCED),
             _layers(run["runtimes"]["sglang"]["fastest"]),
         ]
         for run in runs
@@ -213,7 +214,7 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
         [
             *_question(run),
             _number(run, "fastest", "bottleneck", 1e3),
-            *(_ratio(time_ratio(run, name)) for name in rules),
+            *(or_dash(time_ratio(run, name), ".3f") for name in rules),
         ]
         for run in runs
     ]
@@ -222,7 +223,7 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
             *_question(run),
             f"{run['memory'] / 1e9:g}",
             _number(run, "largest", "context", 1),
-            *(_ratio(context_ratio(run, name)) for name in rules),
+            *(or_dash(context_ratio(run, name), ".3f") for name in rules),
         ]
         for run in runs
     ]
@@ -301,10 +302,6 @@ def _ratios(runs: Sequence[Run], ratio: Callable[[Run, str], float | None]) -> p
 
 def _question(run: Run) -> list[str]:
     return [run["network"], run["phase"], str(run["k"])]
-
-
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _number(run: Run, end: str, name: str, scale: float) -> str:

@@ -135,6 +135,7 @@ def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
                 ax.plot(x, y, marker, color=colour, label=label, fillstyle="full" if marker == "o" else "none")
     ax.set_xlabel("time over SPP, less 1, in the paper [%]")
     ax.set_ylabel("the same here, analytic layer times [%]")
+    ax.grid(color="0.92")
     return with_legend(ax)
 
 
@@ -484,6 +485,7 @@ def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes
     readable_log(ax.yaxis)
     ax.set_xlabel(TITLES[figure][1])
     ax.set_ylabel("time of an iteration [s]")
+    ax.grid(color="0.92")
     return with_legend(ax)
 
 
@@ -499,6 +501,7 @@ def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.set_ylim(0, 1.05 * times.max())
     ax.set_xlabel("stages")
     ax.set_ylabel("time [s]")
+    ax.grid(color="0.92")
     return with_legend(ax)
 
 

@@ -215,9 +215,6 @@ class ConfiguredChain(Displayed):
         whole = sum(layer.parameters * tp[0] + layer.expert_parameters * tp[0] * tp[2] for layer in layers)
         return whole - layers[-1].tied_parameters * tp[0] * (self.n > 1)
 
-    def _title(self) -> str:
-        return self.name
-
     def _facts(self) -> dict[str, str]:
         degrees = ", ".join("×".join(map(str, triple)) for triple in self.degrees)
         return {"layers": str(self.n), "parameters": figures(self.parameters), "degrees": degrees}

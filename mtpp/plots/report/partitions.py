@@ -32,7 +32,7 @@ from mtpp.plots.sections import (
     shortened,
     stacked,
 )
-from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words
+from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words, tokens_in_words
 
 # Sections of a page about a partition: stages, graph, transfers, timeline, memory.
 
@@ -172,8 +172,8 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
         [
             layers_in_words(point.partition) + (" (the answer)" if point is answer else ""),
             time_in_words(point.cost, unit),
-            _tokens(point.usable_context),
-            _tokens(point.capacity * question.batch * (question.in_flight or 1)),
+            tokens_in_words(point.usable_context),
+            tokens_in_words(point.capacity * question.batch * (question.in_flight or 1)),
         ]
         for point in points
     ]
@@ -194,7 +194,7 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
     }
     devices, limit = partition.kind_names, partition.instance.machines.common_memory
     labels = [", ".join([str(n), *devices[n : n + 1]]) for n in range(partition.instance.k)]
-    words = f"The states are keys and values at a context of {_tokens(answer.usable_context)} tokens."
+    words = f"The states are keys and values at a context of {tokens_in_words(answer.usable_context)} tokens."
     yield memory_section(labels, sizes, limit, "stage", words)
     yield from partition_sections(partition, bound, memory=False)
 
@@ -204,14 +204,10 @@ def _scatter(front: Front) -> Scatter | None:
     unit, points = front.chosen.question.instance.time_unit, []
     for point in front.points:
         if point.usable_context < math.inf:
-            words = time_in_words(point.cost, unit), _tokens(point.usable_context)
+            words = time_in_words(point.cost, unit), tokens_in_words(point.usable_context)
             title = f"{', '.join(words)} tokens"
             points.append(Point(point.cost, point.usable_context, words, title, point is front.chosen))
     return Scatter(points, "time a batch", "context") if len(points) > 1 else None
-
-
-def _tokens(count: float) -> str:
-    return "any" if count == math.inf else f"{count:.0f}"
 
 
 # Sections of a page about a flow: layers of the devices, what passes them and their links, and what holds it back.

@@ -12,8 +12,7 @@ from command_line import assert_misuse
 
 import experiments
 from experiments.studies.placeto import jobs as placeto_jobs
-from experiments.studies.placeto.jobs import Curve, jobs_of
-from experiments.studies.placeto.published import CELLS, DESIGNS, NetworkBudget
+from experiments.studies.placeto.jobs import CELLS, DESIGNS, Curve, NetworkBudget, jobs_of
 from experiments.studies.placeto.tables import placeto_sections
 from experiments.studies.report import Report
 from instances.graph.tensors import IntArray
