@@ -87,7 +87,7 @@ def one_line(error: Exception, longest: int) -> str:
 
 
 def extra(name: str) -> str:
-    """The command that installs an extra of this project from its source folder, whatever the current folder.
+    """The command that installs the packages of an extra of this project, in any folder.
 
     Nothing follows it in a message, not even a full stop, so that it can be copied.
     """

@@ -149,7 +149,7 @@ class _Finder:
         return tuple(families)
 
     def _family(self, u: int, others: Sequence[int], used: set[int]) -> list[tuple[int, ...]]:
-        """The largest set of exchangeable branches that contains one of node u.
+        """A branch of node u with all branches that can change places with it; of several the largest.
 
         If B_1 can change places with B_2 and with B_3, these can with one another: by way of B_1.
         """

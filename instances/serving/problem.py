@@ -239,7 +239,7 @@ class DeploymentInstance(QuestionRecord):
 
     @property
     def handed_over(self) -> Fraction:
-        """Prompts a second whose caches can pass between servers; half of the cards send."""
+        """Prompts a second whose caches can pass between servers, half of which send."""
         servers = sum(servers.count for servers in self.servers)
         return Fraction(servers, 2) * Fraction(self.between) / self._handed_bytes if servers > 1 else Fraction(0)
 

@@ -414,7 +414,7 @@ class Answers:
 
 
 def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Turn]) -> dict[str, Any]:
-    """The JSON document of an answer with its steps, unless it is a certificate."""
+    """The JSON document of an answer with its steps as `provenance`, which no check reads."""
     members = document()
     return {**members, "provenance": {**members["provenance"], "steps": [asdict(step) for step in steps]}}
 

@@ -161,7 +161,7 @@ class _Stages:
 
 
 def _least_of_caps(question: ServingInstance, costs: FloatArray, least_sum: Callable[[FloatArray], float]) -> float:
-    """Least time per batch with batches in flight: the longest stage, or the mean of all, if larger.
+    """Least time per batch: that of the longest stage or, if larger, the sum divided by batches in flight.
 
     `least_sum` gives the least sum of a cut from the costs of stages, infinite for those that are not allowed.
     """

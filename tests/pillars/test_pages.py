@@ -218,6 +218,10 @@ def test_pages_are_short(page: Path) -> None:
         ("limitations", "concepts/cost-model"),
         ("licence", "faq"),
         ("BibTeX", "faq"),
+        ("llama.cpp", "faq"),
+        ("GGUF", "faq"),
+        ("quantized", "faq"),
+        ("relaxation", "faq"),
     ],
 )
 def test_words_that_people_search_are_on_their_page(word: str, name: str) -> None:

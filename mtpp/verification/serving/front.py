@@ -158,7 +158,7 @@ def batches(stated: StatedServing) -> int:
 
 
 def time_a_batch(stated: StatedServing, costs: Sequence[Fraction]) -> Fraction:
-    """Time from batch to batch: the slowest stage, or the sum over batches in flight, if larger."""
+    """Time from batch to batch: that of the slowest stage or, if larger, the sum divided by batches in flight."""
     return max(costs) if stated.in_flight is None else max(max(costs), sum(costs, Fraction(0)) / stated.in_flight)
 
 
