@@ -46,29 +46,21 @@ from mtpp.certifying.methods import (
     placement_methods,
 )
 from mtpp.questions.partitioning import runtime_of
-from mtpp.questions.placement import (
+from mtpp.questions.placement import FlowLike, FlowWords, PlacementWords, PlaceWords, flow_instance, placement_instance
+from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
+from mtpp.questions.reading import is_decoder
+from mtpp.questions.serving import (
     DEFAULT_RUNTIME,
     ORDERS,
-    FlowLike,
-    FlowWords,
-    PlacementWords,
-    PlaceWords,
-    ServingWords,
-    flow_instance,
-    is_decoder,
-    placement_instance,
-    serving_instance,
-    serving_terms,
-    throughput_at_most_context,
-)
-from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
-from mtpp.questions.serving import (
     OnServersWords,
     ServersLike,
     ServeWords,
-    deployment_instance,
+    ServingWords,
     deployment_instances,
     refuse_deployment,
+    serving_instance,
+    serving_terms,
+    throughput_at_most_context,
 )
 from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
@@ -245,11 +237,12 @@ def serve(
     >>> found.answer.capacity >= found.instance.context
     True
     """
-    if words["servers"] is not None and words["front"] is not None:
-        return deployment_front(deployment_instances(graph, k, memory, words), words["front"], words["time_limit"])
-    if words["servers"] is not None:
-        return deployment(deployment_instance(graph, k, memory, words), words["time_limit"])
-    return served(graph, k, memory, words)  # type: ignore[arg-type]
+    if words["servers"] is None:
+        return served(graph, k, memory, words)  # type: ignore[arg-type]
+    questions = deployment_instances(graph, k, memory, words)
+    if words["front"] is None:
+        return deployment(questions[0], words["time_limit"])
+    return deployment_front(questions, words["front"], words["time_limit"])
 
 
 def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServeWords) -> ServingResult:

@@ -16,14 +16,8 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, command
 from mtpp.cli.exit_codes import INTERRUPTED
 from mtpp.cli.printing import Printing
-from mtpp.questions.placement import (
-    FlowWords,
-    PlacementWords,
-    PlaceWords,
-    flow_instance,
-    placement_instance,
-)
-from mtpp.questions.serving import ServeWords, deployment_instance, deployment_instances
+from mtpp.questions.placement import FlowWords, PlacementWords, PlaceWords, flow_instance, placement_instance
+from mtpp.questions.serving import ServeWords, deployment_instances
 from mtpp.questions.words import pick
 from mtpp.text.numbers import bytes_in_words, or_dash, tokens_in_words
 from mtpp.text.tables import fitted, terminal_width
@@ -189,10 +183,11 @@ def serve(
 
     files = Files(out=out, plot=plot)
     files.check()
-    if words["servers"] is not None and words["front"] is not None:
-        return _deploy_front(deployment_instances(graph, k, memory, words), words, files, printing)
     if words["servers"] is not None:
-        return deploy(deployment_instance(graph, k, memory, words), words, files, printing)
+        questions = deployment_instances(graph, k, memory, words)
+        if words["front"] is None:
+            return deploy(questions[0], words, files, printing)
+        return _deploy_front(questions, words, files, printing)
 
     def tables(result: ServingResult) -> None:
         front = result.answer

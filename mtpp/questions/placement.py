@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-import numpy as np
-
-from instances import ComputationGraph, Instance
-from instances.devices import DEFAULT_DEVICE
-from instances.errors import InputError, WordError, assume, find, printable, word
+from instances import ComputationGraph
+from instances.errors import InputError, WordError, assume, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
-from instances.graph.display import figures
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines
-from instances.partitioning.partition import Partition
-from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.placement.problem import PlacementInstance
 from instances.readers.huggingface.files import find_architecture
-from instances.runtimes import RUNTIMES, Runtime
-from instances.runtimes.layers import LayerStack
-from instances.runtimes.runtime import NodeRuntime
-from instances.runtimes.serving import DEFAULT_LINK, serving_chain
+from instances.runtimes.serving import DEFAULT_LINK
 from mtpp.questions.partitioning import (
     DEFAULT_BANDWIDTH,
     DeviceMemoryWords,
@@ -37,17 +27,16 @@ from mtpp.questions.partitioning import (
     disregard_device,
     memory_limits,
     memory_of,
-    runtime_rules,
     work_on_kind,
     works_of_kinds,
 )
 from mtpp.questions.reading import (
-    DecoderWords,
     DeviceWords,
     ReadingWords,
     StepWords,
     WeightsWords,
-    device_of,
+    decode_dims,
+    is_decoder,
     read_graph,
 )
 from mtpp.questions.words import (
@@ -160,7 +149,7 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
     rate = assumed_bandwidth(DEFAULT_LINK) if bandwidth is None else parse_bandwidth(bandwidth)
     assert words["devices"] is not None
     devices = devices_of(words["devices"], rate, limit)
-    dims = _decode(words["dims"])
+    dims = decode_dims(words["dims"])
     reading = checked(ReadingWords, {**pick(DeviceWords, words), **pick(WeightsWords, words), "dims": dims})
 
     loaded = read_graph(question, reading)
@@ -184,190 +173,6 @@ def _batches_in_flight(count: int, dims: Mapping[str, int | str], words: Cluster
         most = f"{how_many(count, 'device')} work at {how_many(count, 'batch')}"
         raise WordError("in_flight", in_flight, f"{most} at most; give 1 to {count}.")
     return in_flight
-
-
-# The question of serving: a decoder cut into stages that hold caches of keys and values.
-
-
-#: Which point of the front is the answer, by what counts first.
-ORDERS = {"bottleneck": 0, "capacity": -1}
-
-
-class ServingWords(DevicesWords, DecoderWords, total=False):
-    """Words of `mtpp.serve`."""
-
-    bandwidth: Annotated[
-        Quantity | None, Word("Between stages.  [default: 64GB/s]", None, "RATE", MACHINES, basic=True)
-    ]
-    runtime: Annotated[
-        str | None,
-        Word("Cuts that this runtime can express (mtpp list runtimes).  [default: vllm]", None, "NAME", basic=True),
-    ]
-    first: Annotated[str, Word("What counts first in the answer.", "bottleneck", "bottleneck|capacity")]
-    in_flight: Annotated[
-        int | None,
-        Word(
-            "Batches in flight, at most k; all stages hold the caches of all.  [default: one for each stage, or one "
-            "where the runtime works at one alone]",
-            None,
-            "M",
-            basic=True,
-            least=1,
-        ),
-    ]
-
-
-#: Whose cuts fronts have, if nobody says more.
-DEFAULT_RUNTIME = "vllm"
-
-
-def layer_runtime(name: str) -> Runtime:
-    """The runtime of this name; refused unless it cuts between layers.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it takes the stage of each operator.
-    """
-    runtime = find(RUNTIMES, name, "runtime")
-    if isinstance(runtime, NodeRuntime):
-        raise WordError(
-            "runtime",
-            name,
-            "it takes the stage of each operator, and layers are cut here; name a runtime of layers.",
-        )
-    return runtime
-
-
-def serving_instance(
-    graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords
-) -> ServingInstance:
-    """The decoder as a chain of layers, and the devices.
-
-    Raises
-    ------
-    InputError
-        If a word or the graph is refused.
-    """
-    if k is None and words["devices"] is None:
-        raise InputError(f"{word('k')} is missing; give the number of stages.")
-    count, *more = [None] if k is None else counts_of(k)
-    if more:
-        raise WordError("k", k, "give one number of stages.")
-    runtime = layer_runtime(words["runtime"] or DEFAULT_RUNTIME)
-    assume("runtime", f"cuts that {runtime.name} can express")
-    reading = decoder_words(pick(DecoderWords, words), served=is_decoder(graph))
-    loaded = read_graph(graph, reading)
-    limit, _ = memory_limits(memory, None)
-    rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
-    if words["devices"] is None:
-        if memory is None:
-            raise InputError(
-                f"{word('memory')} is missing; give that of a device, or its name: {word('devices')} {count or 1}xL4"
-            )
-        runtime_rules(runtime.name, loaded, [count or 1])
-        devices, works, most = Machines.alike(count or 1, rate, limit), None, None
-    else:
-        devices = devices_of(words["devices"], rate, limit)
-        for kind in devices.kinds:
-            if kind.memory == math.inf:
-                raise WordError(
-                    "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
-                )
-        works = works_of_kinds(graph, loaded, devices, reading)
-        most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
-    question = Instance(loaded, devices, k=most, works=works, fit=True)
-    in_flight = _in_flight(question.k, runtime, words)
-    if works is None or question.is_alike:
-        return serving_chain(question.graph, question.platform, runtime, in_flight=in_flight)
-    seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
-    return serving_chain(loaded, question.platform, runtime, devices, seen, in_flight)
-
-
-def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
-    """Batches in flight, by default as many as stages and runtime allow; a `WordError` if more."""
-    in_flight, most = words["in_flight"], 1 if runtime.one_batch else k
-    if in_flight is None:
-        assume("in_flight", f"{how_many(most, 'batch')} in flight")
-        return most
-    if in_flight > most and runtime.one_batch:
-        raise WordError("in_flight", in_flight, f"{runtime.name} has one batch in flight; leave it out.")
-    if in_flight > k:
-        raise WordError(
-            "in_flight", in_flight, f"{how_many(k, 'stage')} work at {how_many(k, 'batch')}; give 1 to {k}."
-        )
-    return in_flight
-
-
-def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) -> str:
-    """Conditions of a front: context, devices and number widths of its speeds, and batches in flight.
-
-    Where the chosen cut, `point`, has room for more than the model takes, that is said, too. A device is named if it
-    priced the graph.
-    """
-    question = point.question
-    dims = question.instance.graph.attributes["dims"]
-    terms = [f"{question.context} tokens of context"]
-    if words["devices"] is not None:
-        kinds = devices_of(words["devices"], math.inf, math.inf).kinds
-        terms.append(f"devices {', '.join(f'{kind.count}x{printable(kind.name)}' for kind in kinds)}")
-        if (words["runtime"] or DEFAULT_RUNTIME) == DEFAULT_RUNTIME:
-            assume("memory", "all memory of each device, of which vLLM takes 90 % by default")
-    elif priced:
-        device = device_of(words) or DEFAULT_DEVICE
-        rate = figures(device.memory_bandwidth, "bytes/s")
-        terms.append(f"devices of {device.peak_flops / 1e12:g} TFLOP/s, {rate} to their memory")
-    if "element_bytes" in dims:
-        width, kept = dims["element_bytes"], dims.get("kv_bytes", dims["element_bytes"])
-        terms.append(f"numbers of {width} bytes" + ("" if kept == width else f", of {kept} in caches"))
-    assert question.in_flight is not None
-    held = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
-    taken = f", and the model takes {point.usable_context} tokens" if point.usable_context < point.capacity else ""
-    return f"times: {', '.join(terms)}; contexts: {held}{taken}"
-
-
-def throughput_at_most_context(
-    ask: Callable[[ServingWords], ServingInstance], words: ServingWords, point: ServedPartition
-) -> float | None:
-    """Throughput of a cut at its usable context [1/time unit]; None if it has no price there.
-
-    Parameters
-    ----------
-    ask : callable
-        Yields the question of the cut with other words.
-    """
-    if point.usable_context == math.inf:
-        return None
-    sequence = point.question.instance.graph.attributes["dims"]["sequence"]
-    dims = {**(words["dims"] or {}), "sequence": sequence, "context": int(point.usable_context)}
-    try:
-        question = ask(cast(ServingWords, {**words, "dims": dims}))
-    except InputError:  # tensors of more elements than can be counted
-        return None
-    cut = point.partition
-    there = ServedPartition(question, Partition(question.instance, cut.block, kind=cut.kind))
-    return there.throughput if there.capacity >= point.usable_context else None  # latent keys may grow, too
-
-
-def is_decoder(graph: object) -> bool:
-    """Whether this is an architecture or a configuration of a decoder."""
-    network = find_architecture(graph)
-    return network is not None and network.served
-
-
-def decoder_words(words: DecoderWords, *, served: bool) -> ReadingWords:
-    """Words for reading a decoder; a `served` architecture is priced for decoding by default."""
-    reading = checked(ReadingWords, words)
-    if served:
-        reading["dims"] = _decode(reading["dims"])
-    return reading
-
-
-def _decode(dims: Mapping[str, int | str] | None) -> dict[str, int | str]:
-    """Dimensions of a decoder, with the phase decode, which is noted, if they name none."""
-    if "phase" not in (dims or {}):
-        assume("dims.phase", "phase decode")
-    return {"phase": "decode", **(dims or {})}
 
 
 # The question of placement: the nodes of one step, and devices without an order.

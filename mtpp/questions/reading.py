@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from instances.devices import Device, assumed_device
-from instances.errors import InputError, word
+from instances.errors import InputError, assume, word
 from instances.graph.graph import ComputationGraph
 from instances.readers import load_graph
+from instances.readers.huggingface.files import find_architecture
 from instances.readers.pytorch.export import decompose, export, from_exported_program, trace
-from mtpp.questions.words import MACHINES, Word, chosen, path_of, takes_words
+from mtpp.questions.words import MACHINES, Word, checked, chosen, path_of, takes_words
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_flops
 
 if TYPE_CHECKING:
@@ -186,6 +187,27 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
             f"no {type(graph).__name__}."
         )
     return ComputationGraph.from_networkx(graph)  # type: ignore[arg-type]
+
+
+def is_decoder(graph: object) -> bool:
+    """Whether this is an architecture or a configuration of a decoder."""
+    network = find_architecture(graph)
+    return network is not None and network.served
+
+
+def decoder_words(words: DecoderWords, *, served: bool) -> ReadingWords:
+    """Words for reading a decoder; a `served` architecture is priced for decoding by default."""
+    reading = checked(ReadingWords, words)
+    if served:
+        reading["dims"] = decode_dims(reading["dims"])
+    return reading
+
+
+def decode_dims(dims: Mapping[str, int | str] | None) -> dict[str, int | str]:
+    """Dimensions of a decoder, with the phase decode, which is noted, if they name none."""
+    if "phase" not in (dims or {}):
+        assume("dims.phase", "phase decode")
+    return {"phase": "decode", **(dims or {})}
 
 
 def is_module(graph: object) -> bool:

@@ -1,17 +1,21 @@
-"""Words of deployments, and the question that they ask."""
+"""Questions of serving: cuts of a decoder, and deployments on servers."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
+import numpy as np
+
+from instances import Instance
 from instances.architectures import ARCHITECTURES
 from instances.architectures.transformers import Encoder
+from instances.devices import DEFAULT_DEVICE
 from instances.errors import (
     InputError,
     InputWarning,
@@ -19,22 +23,206 @@ from instances.errors import (
     WordError,
     assume,
     check_one_of,
+    find,
     is_refused,
     nearest,
+    printable,
     word,
 )
 from instances.graph.display import figures
 from instances.json_files import read_json
+from instances.machines import Machines
+from instances.partitioning.partition import Partition
+from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
 from instances.readers.huggingface.files import configuration_file, find_record, find_stored
 from instances.readers.huggingface.record import Decoder
+from instances.runtimes import RUNTIMES, Runtime
+from instances.runtimes.layers import LayerStack
+from instances.runtimes.runtime import NodeRuntime
+from instances.runtimes.serving import DEFAULT_LINK, serving_chain
 from instances.serving.model import ServedModel
 from instances.serving.problem import CACHES, DEGREES, OBJECTIVES, TOPOLOGIES, WEIGHTS, DeploymentInstance
 from instances.serving.servers import SERVERS_FORMAT, Servers, servers_of_document, servers_of_text
 from instances.serving.transformers import served_model, with_stored
-from mtpp.questions.placement import ServingWords
-from mtpp.questions.words import LIMITS, MACHINES, Word, chosen, path_of
+from mtpp.questions.partitioning import (
+    DevicesWords,
+    bandwidth_of,
+    counts_of,
+    devices_of,
+    memory_limits,
+    runtime_rules,
+    works_of_kinds,
+)
+from mtpp.questions.reading import DecoderWords, decoder_words, device_of, is_decoder, read_graph
+from mtpp.questions.words import LIMITS, MACHINES, GraphLike, Word, chosen, path_of, pick
 from mtpp.text.numbers import Quantity, how_many, parse_bandwidth, parse_counts, parse_seconds
+
+# Cuts for serving: a decoder cut into stages that hold caches of keys and values.
+
+
+#: Which point of the front is the answer, by what counts first.
+ORDERS = {"bottleneck": 0, "capacity": -1}
+
+
+class ServingWords(DevicesWords, DecoderWords, total=False):
+    """Words of `mtpp.serve`."""
+
+    bandwidth: Annotated[
+        Quantity | None, Word("Between stages.  [default: 64GB/s]", None, "RATE", MACHINES, basic=True)
+    ]
+    runtime: Annotated[
+        str | None,
+        Word("Cuts that this runtime can express (mtpp list runtimes).  [default: vllm]", None, "NAME", basic=True),
+    ]
+    first: Annotated[str, Word("What counts first in the answer.", "bottleneck", "bottleneck|capacity")]
+    in_flight: Annotated[
+        int | None,
+        Word(
+            "Batches in flight, at most k; all stages hold the caches of all.  [default: one for each stage, or one "
+            "where the runtime works at one alone]",
+            None,
+            "M",
+            basic=True,
+            least=1,
+        ),
+    ]
+
+
+#: Whose cuts fronts have, if nobody says more.
+DEFAULT_RUNTIME = "vllm"
+
+
+def layer_runtime(name: str) -> Runtime:
+    """The runtime of this name; refused unless it cuts between layers.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it takes the stage of each operator.
+    """
+    runtime = find(RUNTIMES, name, "runtime")
+    if isinstance(runtime, NodeRuntime):
+        raise WordError(
+            "runtime",
+            name,
+            "it takes the stage of each operator, and layers are cut here; name a runtime of layers.",
+        )
+    return runtime
+
+
+def serving_instance(
+    graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords
+) -> ServingInstance:
+    """The decoder as a chain of layers, and the devices.
+
+    Raises
+    ------
+    InputError
+        If a word or the graph is refused.
+    """
+    if k is None and words["devices"] is None:
+        raise InputError(f"{word('k')} is missing; give the number of stages.")
+    count, *more = [None] if k is None else counts_of(k)
+    if more:
+        raise WordError("k", k, "give one number of stages.")
+    runtime = layer_runtime(words["runtime"] or DEFAULT_RUNTIME)
+    assume("runtime", f"cuts that {runtime.name} can express")
+    reading = decoder_words(pick(DecoderWords, words), served=is_decoder(graph))
+    loaded = read_graph(graph, reading)
+    limit, _ = memory_limits(memory, None)
+    rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
+    if words["devices"] is None:
+        if memory is None:
+            raise InputError(
+                f"{word('memory')} is missing; give that of a device, or its name: {word('devices')} {count or 1}xL4"
+            )
+        runtime_rules(runtime.name, loaded, [count or 1])
+        devices, works, most = Machines.alike(count or 1, rate, limit), None, None
+    else:
+        devices = devices_of(words["devices"], rate, limit)
+        for kind in devices.kinds:
+            if kind.memory == math.inf:
+                raise WordError(
+                    "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
+                )
+        works = works_of_kinds(graph, loaded, devices, reading)
+        most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
+    question = Instance(loaded, devices, k=most, works=works, fit=True)
+    in_flight = _in_flight(question.k, runtime, words)
+    if works is None or question.is_alike:
+        return serving_chain(question.graph, question.platform, runtime, in_flight=in_flight)
+    seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
+    return serving_chain(loaded, question.platform, runtime, devices, seen, in_flight)
+
+
+def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
+    """Batches in flight, by default as many as stages and runtime allow; a `WordError` if more."""
+    in_flight, most = words["in_flight"], 1 if runtime.one_batch else k
+    if in_flight is None:
+        assume("in_flight", f"{how_many(most, 'batch')} in flight")
+        return most
+    if in_flight > most and runtime.one_batch:
+        raise WordError("in_flight", in_flight, f"{runtime.name} has one batch in flight; leave it out.")
+    if in_flight > k:
+        raise WordError(
+            "in_flight", in_flight, f"{how_many(k, 'stage')} work at {how_many(k, 'batch')}; give 1 to {k}."
+        )
+    return in_flight
+
+
+def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) -> str:
+    """Conditions of a front: context, devices and number widths of its speeds, and batches in flight.
+
+    Where the chosen cut, `point`, has room for more than the model takes, that is said, too. A device is named if it
+    priced the graph.
+    """
+    question = point.question
+    dims = question.instance.graph.attributes["dims"]
+    terms = [f"{question.context} tokens of context"]
+    if words["devices"] is not None:
+        kinds = devices_of(words["devices"], math.inf, math.inf).kinds
+        terms.append(f"devices {', '.join(f'{kind.count}x{printable(kind.name)}' for kind in kinds)}")
+        if (words["runtime"] or DEFAULT_RUNTIME) == DEFAULT_RUNTIME:
+            assume("memory", "all memory of each device, of which vLLM takes 90 % by default")
+    elif priced:
+        device = device_of(words) or DEFAULT_DEVICE
+        rate = figures(device.memory_bandwidth, "bytes/s")
+        terms.append(f"devices of {device.peak_flops / 1e12:g} TFLOP/s, {rate} to their memory")
+    if "element_bytes" in dims:
+        width, kept = dims["element_bytes"], dims.get("kv_bytes", dims["element_bytes"])
+        terms.append(f"numbers of {width} bytes" + ("" if kept == width else f", of {kept} in caches"))
+    assert question.in_flight is not None
+    held = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
+    taken = f", and the model takes {point.usable_context} tokens" if point.usable_context < point.capacity else ""
+    return f"times: {', '.join(terms)}; contexts: {held}{taken}"
+
+
+def throughput_at_most_context(
+    ask: Callable[[ServingWords], ServingInstance], words: ServingWords, point: ServedPartition
+) -> float | None:
+    """Throughput of a cut at its usable context [1/time unit]; None if it has no price there.
+
+    Parameters
+    ----------
+    ask : callable
+        Yields the question of the cut with other words.
+    """
+    if point.usable_context == math.inf:
+        return None
+    sequence = point.question.instance.graph.attributes["dims"]["sequence"]
+    dims = {**(words["dims"] or {}), "sequence": sequence, "context": int(point.usable_context)}
+    try:
+        question = ask(cast(ServingWords, {**words, "dims": dims}))
+    except InputError:  # tensors of more elements than can be counted
+        return None
+    cut = point.partition
+    there = ServedPartition(question, Partition(question.instance, cut.block, kind=cut.kind))
+    return there.throughput if there.capacity >= point.usable_context else None  # latent keys may grow, too
+
+
+# Deployments: chains of stages with tensor degrees on servers.
+
 
 #: Servers as words give them.
 ServersLike = str | PathLike[str] | Servers | Sequence[Servers]
@@ -265,7 +453,9 @@ def degrees_of(
 
 
 def deployment_instances(model: Any, k: Any, memory: Any, words: ServeWords) -> list[DeploymentInstance]:
-    """The questions of a front, one for each prompt length; as `deployment_instance`."""
+    """The question of a deployment, or those of a front: one for each number of tokens of a prompt."""
+    if words["front"] is None:
+        return [deployment_instance(model, k, memory, words)]
     if words["objective"] not in (None, "throughput"):
         raise WordError("front", words["front"], f"it is of the most tokens a second; leave out {word('objective')}.")
     inputs = [None] if words["input"] is None else parse_counts(str(words["input"]), "input")

@@ -28,19 +28,11 @@ from mtpp.questions.partitioning import (
     runtime_rules,
     works_of_kinds,
 )
-from mtpp.questions.placement import (
-    ClusterWords,
-    FlowLike,
-    decoder_words,
-    flow_instance,
-    is_decoder,
-    layer_runtime,
-    placement_works,
-)
+from mtpp.questions.placement import ClusterWords, FlowLike, flow_instance, placement_works
 from mtpp.questions.planning import PlanningWords, PlanStepWords, TrainedStepWords, TrainingWords
 from mtpp.questions.planning import question_like as plan_like
-from mtpp.questions.reading import ReadingWords, read_graph
-from mtpp.questions.serving import model_of
+from mtpp.questions.reading import ReadingWords, decoder_words, is_decoder, read_graph
+from mtpp.questions.serving import layer_runtime, model_of
 from mtpp.questions.statements import (
     Compare,
     StatementWords,

@@ -17,8 +17,9 @@ from instances.errors import WordError, spelling
 from mtpp.cli.main import app
 from mtpp.cli.options import option_of, spelled
 from mtpp.questions.partitioning import BoundWords, CertifyWords, PartitionWords
-from mtpp.questions.placement import PlaceWords, ServingWords
+from mtpp.questions.placement import PlaceWords
 from mtpp.questions.planning import PlanWords, TrainWords
+from mtpp.questions.serving import ServingWords
 from mtpp.questions.stages import SplitWords
 from mtpp.questions.words import checked, words_of
 

@@ -15,15 +15,9 @@ from instances.errors import assuming, sentence
 from mtpp.cli.main import main
 from mtpp.questions.grid import grid_question
 from mtpp.questions.partitioning import PartitioningWords, instances_of
-from mtpp.questions.placement import (
-    ClusterWords,
-    PlacementWords,
-    ServingWords,
-    flow_instance,
-    placement_instance,
-    serving_instance,
-)
+from mtpp.questions.placement import ClusterWords, PlacementWords, flow_instance, placement_instance
 from mtpp.questions.planning import PlanningWords, PlanSearchWords, TrainingWords, plan_question
+from mtpp.questions.serving import ServingWords, serving_instance
 from mtpp.questions.words import checked, words_of
 
 # Flags that are not set, restrictions that nobody gives, and what a search chooses are no assumptions; nor is what
