@@ -228,7 +228,7 @@ _LISTED, _AT_LEAST = 0.3, 10.0
 #: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more powers of 2, and
 #: three times those.
 _FEWER, _FEW, _ODD = 0.8, 8, (1, 3)
-#: How far above the best time plans of fewer servers may begin: changes make some of them faster.
+#: How far above the best time plans of fewer servers, and of other cuts, may begin: changes make some of them faster.
 _NEAR = 1.03
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
@@ -447,7 +447,11 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
     for sketch in (sketch for sketch in sketches if not sketch.modes):
         if fitting == _UNIFORM or sketch.estimate >= search.ceiling or search.over:
             break
-        fitting += search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor) < np.inf
+        time = search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor)
+        fitting += time < np.inf
+        if time < _NEAR * search.ceiling:
+            for cuts in regular_cuts(question.chain(sketch.setting.micro_batch), len(sketch.cuts) - 1):
+                search.offer_stages(sketch.setting, cuts, sketch.tensor)
     search.say("plans in turns")
 
 

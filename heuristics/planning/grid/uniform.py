@@ -79,16 +79,16 @@ def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
 def regular_cuts(chain: ConfiguredChain, stages: int) -> tuple[tuple[int, ...], ...]:
     """Simple cuts: the parts before and after the most frequent layers get stages of their own.
 
-    The other stages have equal numbers of layers, one more in the first ones or in the last ones.
+    The other stages have equal numbers of layers, one more in the first ones or in the last ones; or all layers count
+    as equal.
     """
-    begin, end = _most_frequent(chain)
     every: dict[tuple[int, ...], None] = {}
-    for before, after, first in product(range(1 + (begin > 0)), range(1 + (end < chain.n)), (True, False)):
-        inner = stages - before - after
-        if not 1 <= inner <= end - begin:
-            continue
-        middle = _inner_cuts(begin, end, inner, first=first)
-        every[(0, *[begin] * before, *middle, *[end] * after, chain.n)] = None
+    for begin, end in (_most_frequent(chain), (0, chain.n)):
+        for before, after, first in product(range(1 + (begin > 0)), range(1 + (end < chain.n)), (True, False)):
+            inner = stages - before - after
+            if 1 <= inner <= end - begin:
+                middle = _inner_cuts(begin, end, inner, first=first)
+                every[(0, *[begin] * before, *middle, *[end] * after, chain.n)] = None
     return tuple(every)
 
 

@@ -20,6 +20,7 @@ from instances.planning.grid.problem import Fixed, StateBytes
 from instances.planning.grid.program import settings_of, solve
 from instances.planning.grid.recomputation import GridArrays, _shares, chosen_modes, fronts_of
 from mtpp.certifying.methods import certify_grid
+from mtpp.questions.planning import TrainWords
 from mtpp_models.planning.grid import grid_bounds, turns_bound
 from tests.helpers.grid_cases import all_plans, equal_question, random_question, with_ends
 
@@ -103,6 +104,22 @@ def test_the_plan_is_no_slower_than_any_uniform_plan() -> None:
         times = [plan.time for sketch in sketches for plan in built(question, sketch)]
         if times:
             assert plan_in_grid(question, Limits()).ceiling <= min(times)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "batch", "others", "regular"),
+    [
+        ("4x2", 12, {"zero": "0"}, 0.019388),  # 26 layers in 15 stages, those with two last: 3 % faster
+        ("2x2", 32, {"memory": "2GB"}, 0.048816),  # recomputes, with one more layer in the first stages: 2 %
+    ],
+)
+def test_bug_simple_cuts_were_faster_than_the_plan(
+    cluster: str, batch: int, others: TrainWords, regular: float
+) -> None:
+    words: TrainWords = {"bandwidth": "100GB/s,100GB/s", "sequence": 128, "device": "A100-40GB", **others}
+    answer = mtpp.train("bert-large", cluster, global_batch=batch, **words).answer
+    assert answer is not None
+    assert answer.time <= regular
 
 
 def test_more_servers_never_make_the_plan_slower() -> None:
