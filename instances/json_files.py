@@ -287,9 +287,11 @@ def parse_json(text: str, file: str) -> Value:
     try:
         data = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
+        why = "the file may be cut short"
+        if error.msg == "Extra data":
+            why = "it holds more than one document, as files of runs do, which are for mtpp table"
         raise InputError(
-            f"{file}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
-            "the file may be cut short."
+            f"{file}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); {why}."
         ) from None
     except InputError:
         raise

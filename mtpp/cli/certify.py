@@ -284,8 +284,8 @@ class Exchange:
         """Refuse options that contradict each other, with an `InputError`."""
         if self.reads and self.export is not None:
             raise InputError(f"--export {self.export}: write the model first, solve it, and then read the solution.")
-        if self.reads and relaxation:
-            raise InputError("--relaxation: nothing is solved where a solution is read; leave it out.")
+        if relaxation and (self.reads or self.export is not None):
+            raise InputError("--relaxation: nothing is solved where a model is written or read; leave it out.")
         if self.stated_bound is not None and len(instances) > 1:
             raise InputError(f"--stated-bound {self.stated_bound}: it is of one k; name that alone.")
 

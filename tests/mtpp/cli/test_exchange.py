@@ -98,6 +98,7 @@ def test_misuse(solved: Path, capsys: pytest.CaptureFixture[str]) -> None:
             f"{BOUND} --model simple --solution model.sol": "needs no solver",
             f"{BOUND} --solution model.sol --export model.mps": "write the model first",
             f"{BOUND} --solution model.sol --relaxation": "--relaxation",
+            f"{BOUND} --export other.lp --relaxation": "--relaxation: nothing is solved",
             f"{BOUND} --stated-bound nan": "--stated-bound nan",
             f"{BOUND} --stated-bound -1": "--stated-bound -1",
             "bound path.json -k 1,2 --bandwidth 1 --stated-bound 1": "name that alone",
