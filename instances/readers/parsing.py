@@ -169,6 +169,7 @@ _SHOWN = 5
 _GUESSED = {
     "unknown_operators": "unknown operators, of which only the bytes count",
     "approximate_loops": "loops with a guessed cost",
+    "sizes_by_values": "sizes that depend on values are those for inputs of ones",
 }
 
 

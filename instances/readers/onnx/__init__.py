@@ -45,8 +45,9 @@ def read_onnx(
     ComputationGraph
         Views, such as Reshape, are folded. The attributes hold `flops`, `multiply_adds` and `parameter_count`; the
         number of `views_folded`; `dims` and how `shapes` were found; and, if there are any, `unknown_operators`, of
-        which only the bytes count, and `approximate_loops`, which count once as the file does not say how often they
-        run, or as if their state kept its first shape.
+        which only the bytes count, `approximate_loops`, which count once as the file does not say how often they run,
+        or as if their state kept its first shape, and `sizes_by_values`, the tensors whose sizes depend on values and
+        are those of a run on inputs of ones.
 
     Raises
     ------

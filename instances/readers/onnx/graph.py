@@ -336,7 +336,7 @@ def _is_open(live: LiveNode) -> bool:
 def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) -> tuple[ComputationGraph, list[int]]:
     """Read a model as `read_onnx` does: a node for each operator that depends on an input; and list its views."""
     try:
-        scope, way = typed_scope(path, dims)
+        scope, way, by_values = typed_scope(path, dims)
     except OpenDimensionsError as error:  # sizes are proposed with which the model is read
         tried = ((sizes, {**dims, **sizes}) for sizes in proposals(error.missing))
         fitting = (sizes for sizes, all_sizes in tried if not is_refused(build, path, all_sizes, device, "roofline"))
@@ -351,6 +351,8 @@ def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) 
             work = [_measured(live, seconds) for live in scope.live]
             source = f"ONNX file {Path(path).name}; profile of onnxruntime, one thread, no fusion"
         attributes = _totals(prices) | {"dims": dict(dims), "shapes": way}
+        if by_values:
+            attributes["sizes_by_values"] = [name for name in scope.types if name in by_values]
         graph = _assemble(scope, work, name=Path(path).stem, source=source, attributes=attributes)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
@@ -359,8 +361,8 @@ def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) 
     return graph, [v for v, live in enumerate(scope.live) if is_view(live.node.op_type, live.node.domain)]
 
 
-def typed_scope(path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str]:
-    """The nodes of a model that run, with the shapes of their tensors, and how `infer_shapes` found these.
+def typed_scope(path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str, frozenset[str]]:
+    """The nodes of a model that run, with shapes; how `infer_shapes` found these; which of them a run alone could tell.
 
     Raises
     ------
@@ -373,7 +375,7 @@ def typed_scope(path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str]:
     scope, way = infer_shapes(model, path, dims)
     if not scope.live:
         raise InputError(f"{path}: nothing in the model depends on an input, so there is nothing to run.")
-    return scope, way
+    return scope, way, open_shapes(model, scope) if way == "run" else frozenset()
 
 
 def _assemble(

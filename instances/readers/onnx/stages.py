@@ -19,7 +19,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from instances.errors import InputError
 from instances.partitioning.partition import Partition
-from instances.readers.onnx.graph import check_weights, node_names, open_shapes, typed_scope
+from instances.readers.onnx.graph import check_weights, node_names, typed_scope
 from instances.readers.onnx.model import captured, inputs_of, load_model, set_dims
 from instances.readers.onnx.operators import Scope, is_view
 
@@ -69,12 +69,11 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
         If the file is not a valid model or its weights do not lie beside it, the partition is of another one, or the
         shape of a tensor that must be known is not, or depends on values.
     """
-    scope, way = typed_scope(path, dims)
+    scope, _, is_open = typed_scope(path, dims)
     model = load_model(path)
     set_dims(model, dims, path)
     try:
         check_weights(model, Path(path).parent)
-        is_open = open_shapes(model, scope) if way == "run" else frozenset()
         return _Cutter(model, scope, partition, is_open).cut()
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
