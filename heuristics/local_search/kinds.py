@@ -20,7 +20,7 @@ from heuristics.orders.slicing import at_once
 from instances import Platform
 from instances.compiled import compiled
 from instances.errors import NothingFoundError
-from instances.graph.tensors import FloatArray, IntArray, sorted_unique, sums_by
+from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.kind_paths import layers_in_a_row
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.peaks import KernelArrays
@@ -331,11 +331,9 @@ def _speeds(partition: Partition, rates: FloatArray, moved: FloatArray, bandwidt
     bandwidth : (T,) floats
         Where a block moves nothing.
     """
-    graph, kind, k = partition.instance.graph, partition.kind, partition.instance.k
-    home, reader = partition.block[graph.tensors.producer], partition.block[graph.tensors.consumers]
-    crosses = home[graph.edge_tensor] != reader
-    tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
-    size, speeds = graph.tensors.bytes[tensor], np.repeat(bandwidth[:, None], k, axis=1)
+    tensors, kind, k = partition.instance.graph.tensors, partition.kind, partition.instance.k
+    home, (tensor, entered) = partition.block[tensors.producer], partition.transfers
+    size, speeds = tensors.bytes[tensor], np.repeat(bandwidth[:, None], k, axis=1)
     for t, row in enumerate(speeds):
         sent = np.zeros(len(home))
         np.maximum.at(sent, tensor, size / rates[t, kind[entered]])

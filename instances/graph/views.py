@@ -99,10 +99,8 @@ def merge_graph(
 
 
 def _merged_tensors(graph: ComputationGraph, group: IntArray, count: int) -> Tensors:
-    tensors = graph.tensors
-    home, reader = group[tensors.producer], group[tensors.consumers]
-    leaves = home[graph.edge_tensor] != reader
-    tensor, reader = np.divmod(sorted_unique(graph.edge_tensor[leaves] * count + reader[leaves]), count)
+    tensors, home = graph.tensors, group[graph.tensors.producer]
+    tensor, reader = transfers(graph, group, count)
     read = sorted_unique(tensor)
     start, ends = np.searchsorted(tensor, read), np.searchsorted(tensor, read, side="right")
     numbers: dict[tuple[int, bytes], int] = {}
@@ -120,6 +118,14 @@ def _merged_tensors(graph: ComputationGraph, group: IntArray, count: int) -> Ten
         start=new_start,
         consumers=reader[np.repeat(start[merged] - new_start[:-1], lengths) + np.arange(new_start[-1])],
     )
+
+
+def transfers(graph: ComputationGraph, group: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Tensors that leave the group of their node, and the groups that they enter, each tensor once."""
+    home, reader = group[graph.tensors.producer], group[graph.tensors.consumers]
+    leaves = home[graph.edge_tensor] != reader
+    tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[leaves] * count + reader[leaves]), count)
+    return tensor, entered
 
 
 def parameters_by(graph: ComputationGraph, group: IntArray, count: int) -> FloatArray:

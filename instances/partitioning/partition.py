@@ -28,7 +28,7 @@ from instances.errors import InputError, OneKindError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray, cached_array, freeze, sorted_unique, sums_by
-from instances.graph.views import parameters_by
+from instances.graph.views import parameters_by, transfers
 from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Crossing, StageReport
@@ -153,11 +153,7 @@ class Partition(Displayed):
         """
         instance, k = self.instance, self.instance.k
         graph, tensors = instance.graph, instance.graph.tensors
-        home = self.block[tensors.producer]
-        reader = self.block[tensors.consumers]
-        crosses = home[graph.edge_tensor] != reader
-        # A tensor enters each block once, however many of its nodes read it, and leaves its own once.
-        tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
+        home, (tensor, entered) = self.block[tensors.producer], self.transfers
         senders = sorted_unique(tensor)
         if instance.is_alike:
             work, receive = graph.work, instance.tensor_time[tensor]
@@ -172,6 +168,11 @@ class Partition(Displayed):
         )
         freeze(*costs)
         return costs
+
+    @cached_property
+    def transfers(self) -> tuple[IntArray, IntArray]:
+        """Tensors that leave their blocks, and the blocks that they enter, each tensor once."""
+        return transfers(self.instance.graph, self.block, self.instance.k)
 
     def _rates_between(self, sender: IntArray, reader: IntArray) -> FloatArray:
         """Bytes per unit of time at which each of some blocks reads from another, one for each pair."""
@@ -189,10 +190,8 @@ class Partition(Displayed):
         if instance.rates is None:
             sizes = np.where(np.diff(tensors.start) > 0, tensors.bytes, 0.0)
             return sizes / np.array(instance.bandwidths)[self.kind[home]]
-        tensor, reader = instance.graph.edge_tensor, self.block[tensors.consumers]
-        tensor, reader = tensor[home[tensor] != reader], reader[home[tensor] != reader]
-        times = np.zeros(len(home))
-        np.maximum.at(times, tensor, tensors.bytes[tensor] / self._rates_between(home[tensor], reader))
+        times, (tensor, entered) = np.zeros(len(home)), self.transfers
+        np.maximum.at(times, tensor, tensors.bytes[tensor] / self._rates_between(home[tensor], entered))
         return times
 
     @cached_array
@@ -382,11 +381,9 @@ def stages(partition: Partition) -> tuple[StageReport, ...]:
 
 def crossings(partition: Partition) -> tuple[Crossing, ...]:
     """The tensors that some other block reads than the one that makes them, by producer and output."""
-    graph, block, k = partition.instance.graph, partition.block, partition.instance.k
-    tensors, time = graph.tensors, partition.tensor_times
-    home, reader = block[tensors.producer], block[tensors.consumers]
-    crosses = home[graph.edge_tensor] != reader
-    crossing, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
+    graph, time = partition.instance.graph, partition.tensor_times
+    tensors, home = graph.tensors, partition.block[graph.tensors.producer]
+    crossing, entered = partition.transfers
     moved, begin = np.unique(crossing, return_index=True)
     return tuple(
         Crossing(

@@ -34,7 +34,7 @@ from instances.partitioning.partition import Partition
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve
-from mtpp_models.bounds.ideals.kinds import _best_path, list_ideals
+from mtpp_models.bounds.ideals.kinds import _paths, list_ideals
 
 _ROW = chain([4, 2, 3, 1, 5, 3], [4, 2, 6, 2, 4])
 
@@ -141,11 +141,31 @@ def test_bounds_at_rates_are_those_of_a_slow_program(order: str) -> None:
         instance = question(graph, Machines(kinds, order, rates))  # type: ignore[arg-type]
         listed = list_ideals(instance, 1000, Deadline())
         assert listed is not None
-        path = _best_path(instance, listed)
+        _, path = _paths(instance, listed)
         assert path is not None
         assert path.bottleneck == pytest.approx(_least(instance, rates), rel=1e-9)
         higher += path.bottleneck > _least(instance, [[8.0] * 3] * 3) * 1.01
     assert higher >= 2
+
+
+@pytest.mark.parametrize("order", ["free", "fixed"])
+def test_bounds_know_the_kind_of_the_block_before(order: str) -> None:
+    """What passes is made by the last node of all before it, though either kind is used before and left behind."""
+    edges = [*itertools.pairwise(range(7)), (0, 2), (3, 5)]
+    graph = ComputationGraph.from_edges(edges, [2, 1, 6, 4, 3, 2, 2], [8, 8, 3, 8, 5, 8, 5])
+    kinds = [Kind("a", 2, speed=1.0), Kind("b", 2, speed=1.0)]
+    instance = question(graph, Machines(kinds, order, [[9, 1], [1, 9]]))  # type: ignore[arg-type]
+    listed = list_ideals(instance, 1000, Deadline())
+    assert listed is not None
+    paired, by_state = (path.bottleneck if path else math.inf for path in _paths(instance, listed))
+    result = solve(instance, "ideals")
+    assert result.proved
+    assert result.cost == pytest.approx(paired)
+    assert paired > by_state * 1.01
+    claims = certificate_document([result])
+    assert verify(parse_json(json_text(claims), "golden.json")).faults == ()
+    claims["bounds"][0]["value"] *= 1.001
+    assert verify(parse_json(json_text(claims), "golden.json")).faults != ()
 
 
 def test_bug_many_numbers_of_devices_took_all_memory() -> None:

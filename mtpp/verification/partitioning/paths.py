@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
+from functools import cache
 from math import ceil, lcm, prod
 from typing import NamedTuple
 
@@ -56,15 +58,19 @@ def _some_path_is_below(
     exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]]
 ) -> bool:
     """Whether a path of blocks covers all nodes, each below the goal at its fastest rates."""
-    ideals, rows = _ideals(exact, clock), _rows_of_kinds(exact, goal)
-    is_below = _some_path_has(exact, ideals, rows, clock, windows)
+    prices, rows = BlockPrices(exact), _rows_of_kinds(exact, goal)
+    ideals = _ideals(prices, clock)
+    is_below = _some_path_has(prices, ideals, rows, clock, windows)
     if not is_below or goal is None or not exact.is_rated:
         return is_below
-    return _some_path_has(exact, ideals, _rows_by_state(exact, goal), clock, windows)
+    with suppress(UndecidedError):
+        if not _pairs_lead_below(prices, ideals, goal, clock):
+            return False
+    return _some_path_has(prices, ideals, _rows_by_state(exact, goal), clock, windows)
 
 
 def _some_path_has(
-    exact: ExactInstance,
+    prices: BlockPrices,
     ideals: Sequence[int],
     rows: Sequence[BlockRow],
     clock: Clock,
@@ -72,7 +78,7 @@ def _some_path_has(
 ) -> bool:
     """Whether a path of blocks, priced by these rows, covers all nodes."""
     place = {ideal: i for i, ideal in enumerate(ideals)}
-    prices, count = BlockPrices(exact), 0
+    exact, count = prices.exact, 0
     blocks: list[list[list[int]]] = []
     for ideal in ideals[:-1]:
         clock.raise_if_late()
@@ -121,13 +127,13 @@ def _rows_by_state(exact: ExactInstance, goal: Fraction) -> list[BlockRow]:
         If there are too many numbers of devices.
     """
     kinds, states = range(len(exact.counts)), dict[tuple[int, Fraction, Fraction], NDArray[np.bool_]]()
-    size = prod(count + 1 for count in exact.counts)
-    if exact.sequence is None and size * len(kinds) * (len(kinds) + 1) ** 2 > MOST_TRUTHS:
-        raise UndecidedError(f"there are {size} numbers of devices for pairs of {len(kinds)} kinds")
-    if exact.sequence is None:
-        used = np.indices([count + 1 for count in exact.counts])
-    else:
+    sizes = [count + 1 for count in exact.counts]
+    if exact.sequence is not None:
         used = np.array([[exact.sequence[:d].count(t) for d in range(len(exact.sequence))] for t in kinds])
+    elif prod(sizes) * len(kinds) * (len(kinds) + 1) ** 2 > MOST_TRUTHS:
+        raise UndecidedError(f"there are {prod(sizes)} numbers of devices for pairs of {len(kinds)} kinds")
+    else:
+        used = np.indices(sizes)
     for t in kinds:
         left = [count - used[r] - (r == t) for r, count in enumerate(exact.counts)]
         near = sum((number > 0).astype(np.int64) << b for b, number in enumerate([*used, *left]))
@@ -173,15 +179,12 @@ def blocks_lead_through(
     return _path_exists(exact, rows, blocks, clock, window)
 
 
-def _ideals(exact: ExactInstance, clock: Clock) -> list[int]:
+def _ideals(prices: BlockPrices, clock: Clock) -> list[int]:
     """All ideals, sorted by size."""
-    before = _bits(exact.before)
     level, ideals = {0}, [0]
     while level:
         clock.raise_if_late()
-        level = {
-            ideal | 1 << v for ideal in level for v in range(exact.n) if not ideal >> v & 1 and before[v] & ~ideal == 0
-        }
+        level = {larger for ideal in level for _, larger in prices.larger(ideal)}
         ideals += sorted(level)
         if len(ideals) > _MOST_IDEALS:
             raise UndecidedError(f"there are more than {_MOST_IDEALS} ideals")
@@ -196,64 +199,91 @@ class BlockPrices:
     """Cost of any block, a set of nodes as bits, on each kind."""
 
     def __init__(self, exact: ExactInstance) -> None:
-        self.exact, self.before = exact, _bits(exact.before)
+        self.exact, self._before = exact, _bits(exact.before)
         self.barred = _bits([sorted(nodes) for nodes in exact.barred])
         self._tensors = [(1 << maker, sum(1 << v for v in readers), size) for maker, readers, size in exact.tensors]
         self._users = [(sum(1 << v for v in users), size) for users, size in exact.shared]
-        self._is_limited = any(limit is not None for limit in exact.memory)
+        self.larger, self.crossing = cache(self._larger), cache(self._crossing)
 
-    def costs(self, block: int, works: Sequence[int]) -> list[int | None]:
+    def _larger(self, ideal: int) -> list[tuple[int, int]]:
+        """Nodes that an ideal may grow by, and the ideals with them."""
+        nodes = (v for v in range(self.exact.n) if not ideal >> v & 1 and self._before[v] & ~ideal == 0)
+        return [(v, ideal | 1 << v) for v in nodes]
+
+    def _crossing(self, ideal: int) -> list[tuple[int, int, int]]:
+        """Makers, readers and sizes of the tensors that are made in an ideal and read outside it."""
+        return [tensor for tensor in self._tensors if tensor[0] & ideal and tensor[1] & ~ideal]
+
+    def costs(self, block: Block) -> list[int | None]:
         """(T,) costs without transfers, in each kind's unit; None where the block is infeasible."""
-        exact, load = self.exact, 0
-        if self._is_limited:
-            nodes = [v for v in range(exact.n) if block >> v & 1]
-            load = sum(exact.params[v] for v in nodes) + sum(size for users, size in self._users if users & block)
-            load += max(exact.need[v] for v in nodes) if exact.buffer is None else exact.buffer
+        exact, shared = self.exact, sum(size for users, size in self._users if users & block.nodes)
+        load = block.held + shared + (block.need if exact.buffer is None else exact.buffer)
         costs: list[int | None] = []
-        for limit, barred, work, scale in zip(exact.memory, self.barred, works, exact.scales, strict=True):
+        for limit, barred, work, scale in zip(exact.memory, self.barred, block.works, exact.scales, strict=True):
             over = 0 if limit is None else max(0, load - limit)
-            runs = not (exact.fit and over) and not block & barred
+            runs = not (exact.fit and over) and not block.nodes & barred
             costs.append(work * scale.work + over * scale.bytes if runs else None)
         return costs
 
-    def moved(self, block: int) -> tuple[int, int]:
-        """Units of bytes that a block receives and sends."""
-        received = sent = 0
-        for maker, readers, size in self._tensors:
-            if maker & block:
-                sent += size if readers & ~block else 0
-            elif readers & block:
-                received += size
-        return received, sent
+    def moved(self, first: int, last: int) -> tuple[int, int]:
+        """Units of bytes that the block between two ideals receives, and that it sends."""
+        block = last & ~first
+        received = sum(size for _, readers, size in self.crossing(first) if readers & block)
+        return received, sum(size for maker, _, size in self.crossing(last) if maker & block)
+
+    def blocks_from(self, first: int, rows: Sequence[BlockRow]) -> Iterator[tuple[int, Block]]:
+        """Yield the blocks that begin behind an ideal and whose work is below the goal of a row, and where they end."""
+        exact, level = self.exact, {first: Block.empty(self.exact)}
+        while level:
+            following: dict[int, Block] = {}
+            for last, block in level.items():
+                if last != first:
+                    yield last, block
+                for v, larger in self.larger(last):
+                    if larger in following:
+                        continue
+                    grown = block.with_node(exact, v)
+                    if any(
+                        not grown.nodes & self.barred[row.kind]
+                        and (
+                            row.goal is None
+                            or grown.works[row.kind] * exact.scales[row.kind].work * row.cost < row.goal
+                        )
+                        for row in rows
+                    ):
+                        following[larger] = grown
+            level = following
+
+
+class Block(NamedTuple):
+    """A set of nodes as bits, and what it takes."""
+
+    nodes: int
+    works: Sequence[int]  # of each kind
+    held: int  # units of bytes, without shared parameters
+    need: int  # the largest one of a node
+
+    @classmethod
+    def empty(cls, exact: ExactInstance) -> Block:
+        """No nodes."""
+        return cls(0, [0] * len(exact.work), 0, 0)
+
+    def with_node(self, exact: ExactInstance, v: int) -> Block:
+        """The block and one more node."""
+        works = [work + row[v] for work, row in zip(self.works, exact.work, strict=True)]
+        return Block(self.nodes | 1 << v, works, self.held + exact.params[v], max(self.need, exact.need[v]))
 
 
 def _ends_of_blocks(prices: BlockPrices, first: int, rows: Sequence[BlockRow]) -> list[list[int]]:
     """For each row, the possible ends of blocks below the goal that start behind an ideal."""
-    exact, before = prices.exact, prices.before
     ends: list[list[int]] = [[] for _ in rows]
-    level = {first: [0] * len(exact.work)}  # work of each kind
-    while level:
-        following: dict[int, list[int]] = {}
-        for last, works in level.items():
-            if last != first:
-                costs, (received, sent) = prices.costs(last & ~first, works), prices.moved(last & ~first)
-                for row, reached in zip(rows, ends, strict=True):
-                    cost = costs[row.kind]
-                    moves = received * row.received + sent * row.sent
-                    if cost is not None and (row.goal is None or cost * row.cost + moves < row.goal):
-                        reached.append(last)
-            for v in range(exact.n):
-                larger = last | 1 << v
-                if larger == last or before[v] & ~last or larger in following:
-                    continue
-                grown = [work + row[v] for work, row in zip(works, exact.work, strict=True)]
-                if any(
-                    not larger & ~first & prices.barred[row.kind]
-                    and (row.goal is None or grown[row.kind] * exact.scales[row.kind].work * row.cost < row.goal)
-                    for row in rows
-                ):
-                    following[larger] = grown
-        level = following
+    for last, block in prices.blocks_from(first, rows):
+        costs, (received, sent) = prices.costs(block), prices.moved(first, last)
+        for row, reached in zip(rows, ends, strict=True):
+            cost = costs[row.kind]
+            moves = received * row.received + sent * row.sent
+            if cost is not None and (row.goal is None or cost * row.cost + moves < row.goal):
+                reached.append(last)
     return ends
 
 
@@ -360,8 +390,35 @@ def stages_lead_below(
     ------
     UndecidedError, OutOfTimeError
     """
-    kinds, last, rates = range(len(exact.counts)), len(passing) - 1, exact.receiving
-    none, shift = _states(exact)
+
+    def steps_from(i: int) -> Iterator[_Step]:
+        for t, costs in enumerate(costs_from(i)):
+            ends = ((j, cost) for j, cost in enumerate(costs, i + 1) if cost is not None)
+            yield from (_Step(t, j, cost, passing[i], passing[j]) for j, cost in ends)
+
+    return _steps_lead_below(exact, len(passing) - 1, steps_from, exact.receiving, goal, clock)
+
+
+class _Step(NamedTuple):
+    """A block on a device of a kind."""
+
+    kind: int
+    end: int  # place
+    cost: Fraction | int  # without what it receives and sends at the rates of pairs
+    received: int  # units of bytes
+    sent: int
+
+
+def _steps_lead_below(
+    exact: ExactInstance,
+    last: int,
+    steps_from: Callable[[int], Iterable[_Step]],
+    rates: Sequence[Sequence[Fraction | int]],
+    goal: Fraction | int | None,
+    clock: Clock,
+) -> bool:
+    """Whether steps lead from place 0 to the last, as `stages_lead_below` says; times are in one unit."""
+    kinds, (none, shift) = range(len(exact.counts)), _states(exact)
     if (last + 1) * len(kinds) * (len(kinds) + 1) * none.size > MOST_TRUTHS:
         raise UndecidedError(f"there are {none.size} numbers of devices for {last} layers and pairs of kinds")
     begin = none.copy()
@@ -370,22 +427,56 @@ def stages_lead_below(
     reached[0] = {(None, q): begin for q in kinds}
     for i, tables in enumerate(reached):
         clock.raise_if_late()
-        costs = costs_from(i)
-        for (p, q), table in tables.items():
-            extended = shift(table, q)
-            if not extended.any():
-                continue
-            into = Fraction(0) if p is None else passing[i] * rates[p][q]
-            for j, cost in enumerate(costs[q], i + 1):
-                if cost is None or (goal is not None and cost + into >= goal):
+        extended = {(p, q): shift(table, q) for (p, q), table in tables.items()}
+        begun = [[(p, truths) for (p, q), truths in extended.items() if q == t and truths.any()] for t in kinds]
+        for t, j, cost, received, sent in steps_from(i) if any(begun) else ():
+            for p, truths in begun[t]:
+                price = cost if p is None else cost + received * rates[p][t]
+                if goal is not None and price >= goal:
                     continue
                 if j == last:
                     return True
                 for r in kinds:
-                    if goal is None or cost + into + passing[j] * rates[q][r] < goal:
-                        reached[j][q, r] = reached[j].get((q, r), none) | extended
+                    if goal is None or price + sent * rates[t][r] < goal:
+                        reached[j][t, r] = reached[j].get((t, r), none) | truths
         tables.clear()
     return False
+
+
+def _pairs_lead_below(prices: BlockPrices, ideals: Sequence[int], goal: Fraction, clock: Clock) -> bool:
+    """Whether blocks lead from no nodes to all, below the goal, that know the kinds of those before and behind them.
+
+    The last node of an ideal that has one alone is in the block before, and the first node of what is left in the one
+    behind. What the one makes and the other reads takes the rate of these kinds, all else the fastest.
+    """
+    exact, kinds, place = prices.exact, range(len(prices.exact.counts)), {ideal: i for i, ideal in enumerate(ideals)}
+    whole = lcm(*(x.denominator for row in exact.receiving for x in row), *(x.unit.denominator for x in exact.scales))
+    rates = [[int(x * whole) for x in row] for row in exact.receiving]
+    units = [int(scale.unit * whole) for scale in exact.scales]
+    others = [[p for p in kinds if p != t or exact.counts[t] > 1] for t in kinds]
+    # One device alone moves nothing.
+    into = [min((rates[p][t] for p in others[t]), default=0) for t in kinds]
+    out = [min((rates[t][r] for r in others[t]), default=0) for t in kinds]
+    rows = _rows_of_kinds(exact, goal)
+    last, first = [0] * len(ideals), [sum(1 << v for v, _ in prices.larger(ideal)) for ideal in ideals]
+    for ideal in ideals:
+        for v, larger in prices.larger(ideal):
+            last[place[larger]] |= 1 << v
+    last, first = ([nodes if nodes.bit_count() == 1 else 0 for nodes in ends] for ends in (last, first))
+
+    def steps_from(i: int) -> Iterator[_Step]:
+        handed = [(readers, size) for maker, readers, size in prices.crossing(ideals[i]) if maker == last[i]]
+        for end, block in prices.blocks_from(ideals[i], rows):
+            j, (received, sent) = place[end], prices.moved(ideals[i], end)
+            known = sum(size for readers, size in handed if readers & block.nodes)
+            asked = ((maker, size) for maker, readers, size in prices.crossing(end) if readers & first[j])
+            announced = sum(size for maker, size in asked if maker & block.nodes)
+            for t, cost in enumerate(prices.costs(block)):
+                if cost is not None:
+                    price = cost * units[t] + (received - known) * into[t] + (sent - announced) * out[t]
+                    yield _Step(t, j, price, known, announced)
+
+    return _steps_lead_below(exact, len(ideals) - 1, steps_from, rates, ceil(goal * whole), clock)
 
 
 def least_sum_of_stages(
@@ -460,14 +551,11 @@ def _with_device(exact: ExactInstance, table: _Sums, t: int, never: int) -> _Sum
 
 def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[Fraction | None]]:
     """For each kind, costs without transfers of the blocks that begin at a place; None if infeasible."""
-    exact = prices.exact
+    exact, block = prices.exact, Block.empty(prices.exact)
     rows: list[list[Fraction | None]] = [[] for _ in exact.work]
-    block, works = 0, [0] * len(exact.work)
     for v in order[i:]:
-        block |= 1 << v
-        works = [work + row[v] for work, row in zip(works, exact.work, strict=True)]
-        costs = prices.costs(block, works)
-        for row, scale, cost in zip(rows, exact.scales, costs, strict=True):
+        block = block.with_node(exact, v)
+        for row, scale, cost in zip(rows, exact.scales, prices.costs(block), strict=True):
             row.append(None if cost is None else cost * scale.unit)
     return rows
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from instances import Bound, InputError, Result
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
-from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.kind_paths import (
     CountedPath,
     PlacedPath,
@@ -32,13 +30,13 @@ from instances.partitioning.kind_paths import (
     is_countable,
     is_placeable,
     is_rateable,
-    layers_in_a_row,
     windows_of_steps,
 )
 from instances.partitioning.memory import BYTE_ROUNDING, Loads
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.peaks import KernelArrays
 from instances.partitioning.problem import Instance
+from instances.results import PROOF_TOLERANCE
 from mtpp_models.simple import simple_bound
 
 IDEALS = "ideals"
@@ -59,22 +57,25 @@ def ideals_of_kinds(start: Partition, deadline: Deadline) -> Result:
     listed = list_ideals(instance, int((_MOST_STEPS / instance.kinds) ** 0.5), deadline)
     if listed is None or not _is_small(instance, len(listed[0]) - 1):
         return Result(IDEALS, instance, start, simple_bound(instance))
-    inside = listed[0]
-    path = _best_path(instance, listed)
-    if path is None or path.bottleneck == math.inf:
-        return Result(IDEALS, instance, impossible="does not fit: no cut into blocks fits on these devices")
-    value = path.bottleneck
-    if instance.has_windows and instance.rates is not None:  # windows at the fastest rates, or all rates without them
-        anywhere = _best_path(replace(instance, constraints=NO_CONSTRAINTS), listed)
-        value = max(value, 0.0 if anywhere is None else anywhere.bottleneck)
+    best, value = start, 0.0
+    for path in _paths(instance, listed):
+        if path is None or path.bottleneck == math.inf:
+            return Result(IDEALS, instance, impossible="does not fit: no cut into blocks fits on these devices")
+        value = max(value, path.bottleneck)
+        if isinstance(path, PlacedPath) or not instance.has_windows:
+            best = min(best, _partition(instance, listed[0], path), key=lambda partition: partition.preference)
+        if deadline.passed or value >= best.bottleneck * (1 - PROOF_TOLERANCE):
+            break
+    return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
+
+
+def _partition(instance: Instance, inside: NDArray[np.bool_], path: CountedPath | PlacedPath) -> Partition:
     block, kind = np.zeros(instance.graph.n, dtype=np.int64), np.full(instance.k, IDLE)
     places = path.places if isinstance(path, PlacedPath) else np.arange(len(path.kinds))
     for b, position in zip(places.tolist(), path.starts.tolist(), strict=True):
         block[~inside[position]] = b
     kind[places] = path.kinds
-    candidate = Partition(instance, block, kind=kind)
-    best = min(start, candidate, key=lambda partition: partition.preference)
-    return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
+    return Partition(instance, block, kind=kind)
 
 
 def _is_small(instance: Instance, positions: int) -> bool:
@@ -83,22 +84,27 @@ def _is_small(instance: Instance, positions: int) -> bool:
     return instance.machines.is_fixed or is_countable(instance.machines.counts, positions)
 
 
-def _best_path(instance: Instance, listed: _Ideals) -> CountedPath | PlacedPath | None:
-    """The best path of blocks; rates for pairs are exact for layers in a row, and the fastest ones for windows."""
+def _paths(instance: Instance, listed: _Ideals) -> Iterator[CountedPath | PlacedPath | None]:
+    """Yield the best paths of blocks by all that bounds know; each is a bound.
+
+    Windows hold at the fastest rates. Rates for pairs of kinds hold without windows: those of the kinds of blocks one
+    behind another, which is exact for layers in a row, and those of the kinds before and behind a block.
+    """
     devices = instance.machines
     if instance.has_windows:
         windows = windows_of_steps(instance.rules, listed[0], instance.k)
-        return best_placed_path(_steps(instance, *listed), windows, devices, instance.k)
-    sizes = None if instance.rates is None else layers_in_a_row(instance.graph)
-    if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
-        steps = RatedSteps.of_row(_steps(instance, *listed, still=True), sizes * (1 - _ROUNDING), instance.rates)
-        return best_rated_path(steps, devices, instance.k)
+        yield best_placed_path(_steps(instance, *listed), windows, devices, instance.k)
+        if instance.rates is None:
+            return
+    if instance.rates is not None and is_rateable(devices, len(listed[0]) - 1):
+        yield best_rated_path(_paired_steps(instance, instance.rates, listed), devices, instance.k)
     costs, table = _rated_steps(instance, listed)
     if devices.is_fixed:
         sequence = np.array(devices.sequence)
         bottleneck, starts = best_sequence(costs, table[np.arange(len(sequence)) % len(table), sequence])
-        return CountedPath(bottleneck, starts, sequence)
-    return best_path(costs, devices.counts, instance.k, table=table)
+        yield CountedPath(bottleneck, starts, sequence)
+    else:
+        yield best_path(costs, devices.counts, instance.k, table=table)
 
 
 def sufficient_counts(
@@ -167,17 +173,58 @@ def list_ideals(instance: Instance, limit: int, deadline: Deadline) -> _Ideals |
     return inside, node, parent
 
 
+def _paired_steps(instance: Instance, rates: FloatArray, listed: _Ideals) -> RatedSteps:
+    """Steps that know the kinds of the blocks before and behind them.
+
+    The last node of an ideal that has one alone is in the block before, and the first node of what is left in the one
+    behind: what the one makes and the other reads passes at the rate of these kinds, all else at the fastest.
+    """
+    (inside, node, parent), tensors = listed, instance.graph.tensors
+    known, last = node >= 0, np.where(np.count_nonzero(node >= 0, axis=1) == 1, node[:, 0], -1)
+    first = np.full(len(inside), -1)
+    first[parent[known]] = node[known]
+    first[np.bincount(parent[known], minlength=len(inside)) != 1] = -1
+    still, all_received, all_sent = _steps(instance, *listed, still=True), *_moved(instance, *listed)
+    received, sent = np.zeros_like(all_received), np.zeros_like(all_sent)
+    for maker, size, *ends in zip(tensors.producer, tensors.bytes, tensors.start[:-1], tensors.start[1:], strict=True):
+        readers = tensors.consumers[slice(*ends)]
+        behind, before = np.flatnonzero(last[:-1] == maker), np.flatnonzero(np.isin(first, readers) & inside[:, maker])
+        received[behind] += size * (inside[1:, readers] > inside[behind][:, None, readers]).any(axis=2)
+        sent[:, before - 1] += size * ~inside[:-1, maker, None]
+    received, sent = received * (1 - 2 * _ROUNDING), sent * (1 - 2 * _ROUNDING)
+    fastest = rates if len(rates) == 1 else np.where(np.diag(np.array(instance.machines.counts) < 2), 0.0, rates)
+    others = np.maximum(0.0, all_received - received)[None] / fastest.max(axis=0)[:, None, None]
+    others += np.maximum(0.0, all_sent - sent)[None] / fastest.max(axis=1)[:, None, None]
+    return RatedSteps(still + (1 - _ROUNDING) * others, received, sent, rates)
+
+
 def _rated_steps(instance: Instance, listed: _Ideals) -> tuple[FloatArray, IntArray]:
     """Costs of steps, and which of them hold by state and kind, as `best_path` takes them.
 
-    With rates for pairs a block receives at the fastest rate from the kinds of devices that are used before it, and
-    sends at the fastest to those of devices that are left for blocks behind it. In a fixed order the states are the
-    devices. Where there are too many costs or states, each kind has its fastest rate.
+    Without rates for pairs, or where there are too many costs or states, each kind has its fastest rate.
+    """
+    by_state = _rates_by_state(instance)
+    if by_state is None or len(by_state[0]) * len(listed[0]) ** 2 > _MOST_STEPS:
+        return _steps(instance, *listed), np.arange(instance.kinds)[None]
+    still, received, sent = _steps(instance, *listed, still=True), *_moved(instance, *listed)
+    costs = []
+    for kind, before, behind in by_state[0].tolist():
+        # A device behind no others receives nothing, and the last one sends nothing.
+        parts = [received / (before or math.inf), sent / (behind or math.inf)]
+        costs.append(still[int(kind)] + (1 - _ROUNDING) * sum(parts))
+    return np.array(costs), by_state[1]
+
+
+def _rates_by_state(instance: Instance) -> tuple[FloatArray, IntArray] | None:
+    """(c, 3) kinds with the fastest rates at which they receive and send, and (states, T) which of these hold.
+
+    A block receives from the kinds of devices that are used before it, and sends to those of devices that are left for
+    blocks behind it. In a fixed order the states are the devices. None without rates, and of too many states.
     """
     kinds, rates, devices = instance.kinds, instance.rates, instance.machines
     sizes = [devices.total, kinds] if devices.is_fixed else [count + 1 for count in devices.counts]
     if rates is None or math.prod(sizes) * kinds**2 > _MOST_STEPS:
-        return _steps(instance, *listed), np.arange(kinds)[None]
+        return None
     each, available = np.eye(kinds, dtype=np.int64), np.array(devices.counts)
     if devices.is_fixed:
         taken = each[list(devices.sequence)]
@@ -190,17 +237,9 @@ def _rated_steps(instance: Instance, listed: _Ideals) -> tuple[FloatArray, IntAr
     behind = np.where(available - used[:, None] - each > 0, rates, 0.0).max(axis=2)
     fastest = np.stack([np.broadcast_to(np.arange(kinds), used.shape), before, behind], axis=2)[steps]
     distinct, which = np.unique(fastest, axis=0, return_inverse=True)
-    if len(distinct) * len(listed[0]) ** 2 > _MOST_STEPS:
-        return _steps(instance, *listed), np.arange(kinds)[None]
     table = np.zeros(used.shape, dtype=np.int64)
     table[steps] = which
-    still, received, sent = _steps(instance, *listed, still=True), *_moved(instance, *listed)
-    costs = []
-    for kind, rate_before, rate_behind in distinct.tolist():
-        # A device behind no others receives nothing, and the last one sends nothing.
-        parts = [received / (rate_before or math.inf), sent / (rate_behind or math.inf)]
-        costs.append(still[int(kind)] + (1 - _ROUNDING) * sum(parts))
-    return np.array(costs), table
+    return distinct, table
 
 
 def _moved(
