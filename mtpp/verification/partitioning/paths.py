@@ -226,7 +226,7 @@ class BlockPrices:
         return costs
 
     def moved(self, first: int, last: int) -> tuple[int, int]:
-        """Units of bytes that the block between two ideals receives, and that it sends."""
+        """Units of bytes that the block between two ideals receives and sends."""
         block = last & ~first
         received = sum(size for _, readers, size in self.crossing(first) if readers & block)
         return received, sum(size for maker, _, size in self.crossing(last) if maker & block)
