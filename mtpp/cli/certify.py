@@ -14,6 +14,7 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, command, complain, file_for, read_starts
 from mtpp.cli.exit_codes import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.printing import Answers, Printing, draw_trace, tell_steps, with_steps
+from mtpp.problems.checking import certificate_document, result_document
 from mtpp.questions.partitioning import (
     AUTO,
     BoundWords,
@@ -78,8 +79,6 @@ def no_k(least: LeastK, printing: Printing, files: Files) -> int:
     """Print why no number of blocks suffices, write the answer for the largest; return the exit code."""
     largest = least.known.get(least.most)
     if largest is not None and not least.open and not least.by_itself:
-        from mtpp.problems.checking import result_document
-
         files.write(partial(result_document, largest))
     code, reason = (NOTHING, None) if least.open else (IMPOSSIBLE, least.sentence())
     printing.document(lambda: {"instance": least.question.name, "k": None, "partition": None, "impossible": reason})
@@ -130,7 +129,6 @@ def certify(
     from mtpp.api.partitioning import turns_of
     from mtpp.certifying.certify import certify as find_and_prove
     from mtpp.cli.rows import certificate_row
-    from mtpp.problems.checking import result_document
 
     faults: list[SolverNotAvailableError] = []
     methods = turns_of(own["methods"])
@@ -179,7 +177,6 @@ def certify(
 
 def _hold(answers: Answers, instance: Instance, incumbent: Callable[[], Result | None]) -> None:
     """Arrange that the known results are written if a signal stops the work."""
-    from mtpp.problems.checking import result_document
 
     def document() -> dict[str, object] | None:
         result = incumbent()
@@ -219,7 +216,6 @@ def partition(
 
     from mtpp.api.partitioning import searched
     from mtpp.cli.rows import partition_row
-    from mtpp.problems.checking import certificate_document
 
     seed, limit, least = words["seed"], words["time_limit"], None
     if k == AUTO:
@@ -327,7 +323,6 @@ def bound(
 
     from mtpp.api.partitioning import bounded
     from mtpp.cli.rows import bound_row
-    from mtpp.problems.checking import certificate_document
 
     with printing.answers(bound_row, instances, files, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):
@@ -364,7 +359,6 @@ def _read_back(
 ) -> int:
     from mtpp.certificates.rerun import read_back
     from mtpp.cli.rows import bound_row
-    from mtpp.problems.checking import certificate_document
 
     code, sentences = DONE, []
     with printing.answers(bound_row, instances, files, tables=exchange.solution is not None) as answers:

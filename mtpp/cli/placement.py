@@ -16,6 +16,7 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, command
 from mtpp.cli.exit_codes import INTERRUPTED
 from mtpp.cli.printing import Printing
+from mtpp.problems.checking import result_document
 from mtpp.questions.placement import FlowWords, PlacementWords, PlaceWords, flow_instance, placement_instance
 from mtpp.questions.serving import ServeWords, deployment_instances
 from mtpp.questions.words import pick
@@ -219,7 +220,6 @@ def deploy(question: DeploymentInstance, words: ServeWords, files: Files, printi
 def _deploy_front(questions: Sequence[DeploymentInstance], words: ServeWords, files: Files, printing: Printing) -> int:
     """Find, print and draw the best deployments for several limits of the time of a token."""
     from mtpp.api.planning import deployment_front
-    from mtpp.problems.checking import result_document
 
     instances: list[DeploymentInstance] = []
     with printing.answers(_front_row, instances, Files(out=files.out)) as answers:

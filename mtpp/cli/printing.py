@@ -23,6 +23,7 @@ from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import Files, complain
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
+from mtpp.problems.checking import result_document
 from mtpp.text.numbers import Scale, bytes_in_words, or_dash
 from mtpp.text.tables import LiveLine, Rows, fitted, terminal_width
 
@@ -255,7 +256,6 @@ class Printing:
             Its picture.
         """
         from mtpp import SolverNotAvailableError
-        from mtpp.problems.checking import result_document
 
         faults = list[SolverNotAvailableError]()
         with keeping_answers() as stop:

@@ -26,10 +26,10 @@ from mtpp.questions.partitioning import ExplainWords, FeatureWords, ReportWords
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.verifying import OwnGraph, VerifyWords
 from mtpp.text.tables import frame_table, left_aligned, records, terminal_width
+from mtpp.verification.verdict import Verdict
 
 if TYPE_CHECKING:
     from mtpp.certifying.explain import Findings
-    from mtpp.verification.verdict import Verdict
     from mtpp_models import SolverNotAvailableError
 
 # The verb ``mtpp explain``: what the answer of a file is, how good it is, and what would have to change.

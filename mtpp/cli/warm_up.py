@@ -30,10 +30,12 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, command, complain
 from mtpp.cli.exit_codes import DONE, NOTHING
 from mtpp.cli.printing import Printing
+from mtpp.problems.checking import certificate_document, result_document, verify
 from mtpp.questions.grid import grid_question
 from mtpp.questions.planning import TrainWords
 from mtpp.questions.serving import ServeWords, deployment_instance
 from mtpp.questions.words import checked
+from mtpp.verification.verdict import Clock
 
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
@@ -197,7 +199,6 @@ def _cuts() -> Iterator[str]:
 
 
 def _bounds(names: Sequence[str]) -> Iterator[str]:
-    from mtpp.problems.checking import certificate_document
     from mtpp_models.registry import find_model
     from mtpp_models.solvers.interface import Controls
 
@@ -210,8 +211,6 @@ def _bounds(names: Sequence[str]) -> Iterator[str]:
 
 
 def _verify(document: Any, what: str) -> None:
-    from mtpp.problems.checking import verify
-
     verify(Value(json.loads(json_text(document)), what))
 
 
@@ -243,7 +242,6 @@ def _flows() -> Iterator[str]:
     from heuristics import Limits
     from heuristics.flow.search import search_flow
     from mtpp.api.planning import deployment
-    from mtpp.problems.checking import certificate_document, result_document
     from mtpp_models.flow.bounds import bound_flow
     from mtpp_models.flow.enumeration import enumerate_flows
     from mtpp_models.flow.weights import Hubs, exclude
@@ -269,7 +267,6 @@ def _plans() -> Iterator[str]:
 
     from heuristics.planning import PLANNERS
     from mtpp.certifying.methods import certify_plan
-    from mtpp.problems.checking import certificate_document
 
     layers, between = np.ones(4), np.ones(3)
     network = LayerChain(layers, 2 * layers, between, between, layers)
@@ -300,7 +297,6 @@ def _placement() -> Iterator[str]:
     from instances.placement.placement import Placement
     from instances.random_graphs import regal_style
     from mtpp.verification.placement.step_time import Step, TimeBounds
-    from mtpp.verification.verdict import Clock
     from mtpp_models.placement.bounds import heads_of, share_devices
     from mtpp_models.placement.cp import probe_sharing
     from mtpp_models.placement.registry import bound_placement
