@@ -16,8 +16,6 @@ from instances import Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows
-from instances.readers.onnx.graph import weight_files
-from instances.readers.onnx.model import load_model
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.stages.folder import fill
@@ -92,6 +90,9 @@ def measure_alternatives(
     StageError
         If onnxruntime does not run it.
     """
+    from instances.readers.onnx.graph import weight_files
+    from instances.readers.onnx.model import load_model
+
     if file_record(model).sha256 != manifest.model_sha256:
         raise InputError(f"{model}: this is not the model that was split ({manifest.model}); give that.")
     size = model.stat().st_size + sum((model.parent / name).stat().st_size for name in weight_files(load_model(model)))

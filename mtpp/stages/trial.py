@@ -19,8 +19,6 @@ from instances.errors import InputError, WordError, extra
 from instances.json_files import finite_or_none
 from instances.partitioning.partition import Partition, crossings
 from instances.partitioning.partition_file import AnswerFile
-from instances.readers.onnx.graph import weight_files
-from instances.readers.onnx.model import load_model
 from mtpp.stages.folder import difference, fill
 from mtpp.stages.manifest import FileRecord, Manifest, TensorRecord, read_manifest
 from mtpp.stages.runner import Pipeline, StageJob, available_memory
@@ -94,6 +92,7 @@ def _mismatched_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
     """Yield stages whose model has another number of nodes than the manifest states."""
     if find_spec("onnx") is None:
         return
+    from instances.readers.onnx.model import load_model
 
     for number, stage in enumerate(manifest.stages):
         nodes = len(load_model(folder / stage.file.file).graph.node)
@@ -342,6 +341,9 @@ def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
 
 def _check_weight_files(path: Path, weights: FileRecord | None) -> None:
     """Refuse a stage that names another weight file than the manifest."""
+    from instances.readers.onnx.graph import weight_files
+    from instances.readers.onnx.model import load_model
+
     for name in weight_files(load_model(path)):
         if weights is None or name != weights.file:
             raise InputError(f"{path}: its weights are said to lie in '{name}', which the manifest does not name.")

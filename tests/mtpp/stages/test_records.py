@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -47,3 +50,11 @@ def test_a_tensor_lies_in_shared_memory_once() -> None:
 def test_outputs_may_differ_by_their_precision(element: str, expected: float) -> None:
     """Half precision has three digits, single precision with sums in another order as many to be safe."""
     assert tolerance(TensorRecord("t", element, (2,))) == expected
+
+
+@pytest.mark.parametrize("name", ["splitting", "trial"])
+def test_bug_stages_without_onnx_name_the_extra(name: str) -> None:
+    """The module that says so is loaded before those that need onnx."""
+    hidden = f"import scipy.stats, sys; sys.modules['onnx'] = None\nimport mtpp.stages.{name}"
+    run = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)
+    assert "InputError: stages need onnx and onnxruntime; install the extra" in run.stderr
