@@ -53,7 +53,8 @@ def kinds_of(fields: Fields) -> list[str]:
         items = stated.items()
         if len(items) != layers:
             stated.fail(f"there are {len(items)} kinds of layers for {layers} layers; give one a layer.")
-        kinds = [_kind_of(item, _WORDS) for item in items]
+        words = {name: kind for name, kind in _WORDS.items() if kind != LINEAR or fields.word("mixer")}
+        kinds = [_kind_of(item, words) for item in items]
     else:
         kinds = _RULES[rule](fields, layers, word)
     return [*kinds[:-1], FULL] if fields.word("last_full") else kinds

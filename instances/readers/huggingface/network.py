@@ -37,8 +37,6 @@ def mixers_of(
         return _RECURRENCES[mixer](fields, hidden), _attention(fields, hidden, kind, last)
     if mixer and (kind == LINEAR or not fields.word("kinds")):
         return (_RECURRENCES[mixer](fields, hidden),)
-    if kind == LINEAR:
-        fields.value("layer_types").fail(f"a layer is one of '{kind}', which this model type has not.")
     if fields.word("latent"):
         return (_latent(fields, hidden, kind == INDEXED),)
     return (_attention(fields, hidden, kind, last),)

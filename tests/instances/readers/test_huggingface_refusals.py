@@ -32,7 +32,7 @@ BAD = {
     "kinds": (GEMMA | {"layer_types": ["full_attention"]}, "there are 1 kinds of layers for 2 layers"),
     "kind": (
         GEMMA | {"layer_types": ["full_attention", "x"]},
-        r"layer_types\[1\]: this is 'x'; give one of",
+        r"layer_types\[1\]: this is 'x'; give one of full_attention, .*, chunked_attention\.$",
     ),
     "no window": (GEMMA | {"sliding_window": None}, "sliding_window: it is missing"),
     "mamba": ({"model_type": "mamba2", "num_heads": 3}, "3 heads of 64 do not make the width 8192"),
