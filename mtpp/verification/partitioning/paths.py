@@ -32,7 +32,8 @@ def blocks_lead_below(
     """Whether some partition may have only blocks that cost less than the goal.
 
     Where there are rates for pairs of kinds, transfers count at these if layers are in a row, and else at the fastest
-    of each kind and, where that does not do, at the fastest from kinds that are used before and to those that are left.
+    of each kind. Where that does not do, those of neighbouring blocks count, or the fastest from kinds that are used
+    before and to those that are left.
     With windows as well, there has to be one at either.
 
     Parameters
