@@ -128,7 +128,9 @@ class AnswerFile:
         fields = document.open_members(())
         if "format" in fields:
             document.check_format(ANSWER_FORMAT)
-        elif ("block" in fields) == ("stages" in fields):
+        elif "block" in fields and "stages" in fields:
+            document.fail("it has 'block' and 'stages'; give one of them.")
+        elif "block" not in fields and "stages" not in fields:
             document.fail(
                 "it holds no answer; give a file that does, or the block of each node as 'block', or the nodes of each "
                 "stage as 'stages'."

@@ -99,15 +99,15 @@ def test_a_false_bound_is_told(folder: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
-        ({}, "give the block of each node as 'block'"),
-        ({"block": [0, 0, 1], "stages": []}, "give the block of each node as 'block'"),
+        ({}, "it holds no answer; give a file that does, or the block of each node as 'block'"),
+        ({"block": [0, 0, 1], "stages": []}, "it has 'block' and 'stages'; give one of them."),
         ({"block": [0, 0]}, "2 blocks for 3 nodes"),
         ({"block": [1, 0, 0]}, "points backwards"),
         ({"block": [0, 0, 10**9]}, "must be 1000000 or less"),
         ({"block": [0, 0, -1]}, "blocks run from 0"),
         ({"block": [0, 0, 1], "k": 1}, "blocks run from 0 to 0"),
         ({"block": "001"}, "block: expected a list"),
-        ({"blocks": [0, 0, 1]}, "unknown field 'blocks'"),
+        ({"blocks": [0, 0, 1]}, "it holds no answer"),
         ({"stages": []}, "node 0 (0) is in no stage"),
         ({"stages": [["0", "1"]]}, "node 2 (2) is in no stage"),
         ({"stages": [["0", "1"], ["1", "2"]]}, "stages[1][0]: node 1 (1) is in stage 0 already"),
