@@ -74,7 +74,7 @@ def serving_chain(
     InputError
         If the graph has no layers in a row, or no dimensions of a cache.
     """
-    graph = without_scores(runtime.seen(graph))
+    graph = runtime.seen(graph)
     dims = graph.attributes.get("dims", {})
     if "context" not in dims or "batch" not in dims:
         raise InputError(
@@ -82,7 +82,7 @@ def serving_chain(
         )
     context, batch = int(dims["context"]), int(dims["batch"])
     stack = LayerStack.of_decoder(graph)
-    unit = stack.unit
+    graph, unit = without_scores(graph, stack), stack.unit
     if devices is not None and isinstance(runtime, LayerRuntime):
         lowest, highest = int(runtime.front_with_first), stack.layers + 1 - int(runtime.back_with_last)
         unit = np.clip(unit, lowest, highest)
@@ -122,21 +122,24 @@ def serving_chain(
     )
 
 
-def without_scores(graph: ComputationGraph) -> ComputationGraph:
-    """The decoder without bytes of scores and their mask: what passes, in a module, from kept keys to kept values."""
-    keeps, order, (tail, head) = graph.state_bytes > 0, graph.topological_order, graph.edges.T
-    _, module = np.unique([name.rpartition(".")[0] for name in graph.names], return_inverse=True)
-    inner, behind, before = module[tail] == module[head], keeps.copy(), keeps.copy()
+def without_scores(graph: ComputationGraph, stack: LayerStack) -> ComputationGraph:
+    """The decoder without bytes of scores and their mask.
+
+    Scores pass, in a layer, from kept keys to kept values, and no node with parameters in between.
+    """
+    bare, order, (tail, head) = graph.param_bytes == 0, graph.topological_order, graph.edges.T
+    keeps = (graph.state_bytes > 0) & bare
+    behind, before = keeps.copy(), keeps.copy()
     for nodes, marked, (start, near) in ((order, behind, graph.predecessors), (order[::-1], before, graph.successors)):
-        for v in nodes:
+        for v in nodes[bare[nodes]]:
             others = near[start[v] : start[v + 1]]
-            marked[v] |= (marked[others] & (module[others] == module[v])).any()
+            marked[v] |= (marked[others] & (stack.unit[others] == stack.unit[v])).any()
+    scores = (stack.unit[tail] == stack.unit[head]) & behind[tail] & before[head]
     sizes, between = graph.tensors.bytes.copy(), behind & before & ~keeps
-    sizes[graph.edge_tensor[inner & behind[tail] & before[head]]] = 0.0
+    sizes[np.setdiff1d(graph.edge_tensor[scores], graph.edge_tensor[~scores])] = 0.0
     return replace(
         graph,
         tensors=replace(graph.tensors, bytes=sizes),
-        param_bytes=np.where(between, 0.0, graph.param_bytes),
         parameters=tuple(p for p in graph.parameters if not between[list(p.users)].all()),
     )
 

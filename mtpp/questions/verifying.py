@@ -20,6 +20,7 @@ from instances.placement.problem import PlacementInstance
 from instances.planning.grid import GridInstance
 from instances.planning.problem import LayerChain, TrainingInstance
 from instances.readers.huggingface.files import find_architecture
+from instances.runtimes.layers import LayerStack
 from instances.runtimes.serving import serving_chain, without_scores
 from instances.serving.problem import DeploymentInstance
 from mtpp.questions.grid import GridWords, question_like
@@ -140,7 +141,8 @@ class OwnGraph:
         if stated.instance.is_alike and self._words.get("devices") is not None:
             devices = devices_asked(stated.instance, self._words, stated.instance.platform.bandwidth)
             decoder = replace(decoder, work=works_of_kinds(self._graph, decoder, devices, reading)[0])
-        seen = without_scores(runtime.seen(decoder))
+        seen = runtime.seen(decoder)
+        seen = without_scores(seen, LayerStack.of_decoder(seen))
         if (fault := _other_graph(stated.source.operators, seen)) is not None:
             return fault
         instance, works = stated.instance, stated.source.works
