@@ -52,6 +52,8 @@ class Servers:
             object.__setattr__(self, name, float(getattr(self, name)))
         if not 0 <= self.latency <= LARGEST:
             raise InputError(f"The servers' latency is {self.latency}; it must be from 0 to {LARGEST:g}.")
+        if self.count > 1 and self.outer > self.inner:
+            raise InputError(f"The servers' outer is {self.outer}; it must be at most {self.inner}, their inner.")
 
     @property
     def devices(self) -> int:

@@ -66,13 +66,14 @@ def settings_of(question: GridInstance) -> list[tuple[Setting, GridArrays]]:
 
 
 def _settings(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
-    """All settings of a question with their arrays; ZeRO beyond the lowest stage only with several replicas."""
+    """All settings of a question with their arrays; ZeRO beyond the lowest stage only where devices share weights."""
     for chain in question.chains:
         arrays: dict[tuple[Degrees, ...], GridArrays] = {}
         for context, expert in sorted({(c, e) for _, c, e in chain.degrees}):
             for d, zero in product(question.pipelines(chain, context), question.zero):
                 degrees = possible_degrees(question, chain, (context, expert), d)
-                if degrees and (zero == min(question.zero) or d * context > 1):
+                shared = (max(question.shards(d, triple)) > 1 for triple in degrees)
+                if degrees and (zero == min(question.zero) or any(shared)):
                     if degrees not in arrays:
                         arrays[degrees] = GridArrays.of(question, chain, degrees)
                     yield Setting(chain.micro_batch, d, context, expert, zero), arrays[degrees]

@@ -14,11 +14,12 @@ from instances.planning.grid.program import settings_of, solve
 from instances.planning.operations import BACKWARD, FORWARD, Pass, PassLists, encoded
 from instances.planning.simulator import timed
 from mtpp import train
+from mtpp.certifying.methods import certify_grid
 from mtpp.questions.planning import TrainWords
 from mtpp.verification.planning.grid.plan import proved_bound
 from mtpp.verification.verdict import Clock
 from mtpp_models.planning.grid import grid_bounds
-from tests.helpers.grid_cases import all_plans, plans_in_turns, random_question, with_ends
+from tests.helpers.grid_cases import all_plans, equal_question, plans_in_turns, random_question, with_ends
 
 
 def one_layer_a_stage(rng: np.random.Generator) -> GridPlan:
@@ -137,6 +138,18 @@ def test_plans_in_several_servers_are_no_faster_than_their_bound(seed: int) -> N
         assert refused is not None
         assert bound * (1 - 1e-9) <= float(proved)
         assert float(refused) <= best.time * (1 + 1e-9)
+
+
+def test_bug_zero_was_left_out_where_devices_share_experts_alone() -> None:
+    """Two devices share each product of the only pipeline, and hold the same experts."""
+    question = replace(equal_question(2, 3), zero=(0, 2), whole_experts=True, fixed=Fixed(tp=2, dp=1, v=1))
+    ways = (replace(way, expert_parameters=4.0) for way in question.chains[0].layers[0].configurations)
+    layer = ConfiguredLayer("layer", "layer", tuple(ways))
+    question = replace(question, chains=(ConfiguredChain((layer, layer)),))
+    plans = sorted(all_plans(question), key=lambda plan: plan.time)
+    assert plans[0].zero == 2
+    assert max(bound.value for bound in grid_bounds(plans[-1], Deadline())) <= plans[0].time * (1 + 1e-9)
+    assert certify_grid(question).cost == pytest.approx(plans[0].time)
 
 
 def test_slow_links_count_where_stages_need_more_than_a_server() -> None:

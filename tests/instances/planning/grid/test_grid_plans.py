@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from instances.errors import InputError
-from instances.planning.grid import GridPlan
+from instances.planning.grid import GridPlan, Servers
 from instances.planning.operations import decoded, simulate
 from tests.helpers.grid_cases import all_plans, equal_question, random_question
 
@@ -40,6 +40,13 @@ def test_golden_times(
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="Group 0 needs 14 bytes on each device, which has 12"):
         plan_of(12, 2, (0, 4), (2,), 1)
+
+
+def test_bug_servers_were_faster_between_than_within() -> None:
+    """Bounds take transfers within a server for the fastest."""
+    with pytest.raises(InputError, match=r"The servers' outer is 2\.0; it must be at most 1\.0, their inner"):
+        Servers(2, 2, 1.0, 2.0)
+    assert Servers(1, 2, 1.0, 2.0).devices == 2
 
 
 def test_memory_has_five_parts() -> None:
