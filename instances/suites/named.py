@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES
-from instances.errors import InputError
+from instances.errors import InputError, WordError
 from instances.graph.graph import ComputationGraph
 from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.readers import load_graph
@@ -226,25 +226,29 @@ def is_suite(word: str) -> bool:
     return is_folder and not (is_configuration(Path(word, CONFIGURATION)) and not Path(word, SETTINGS).exists())
 
 
-def find_suite(word: str) -> Suite:
+def find_suite(word: str, **words: Any) -> Suite:
     """The suite of a word: a name of `SUITES`, ``regal-style:N``, ``regal:FOLDER`` or a folder of graph files.
 
     Parameters
     ----------
     word : str
         One that `is_suite`.
+    **words
+        For `load_graph`, which reads each file of a folder; the other suites take none.
 
     Raises
     ------
     InputError
-        If N or the folder is refused.
+        If N, the folder or a word is refused.
 
     Examples
     --------
     >>> len(find_suite("regal-style:1000").entries)
     1000
     """
-    if word in SUITES:
-        return SUITES[word]
     family, _, what = word.partition(":")
-    return _FAMILIES[family](what) if family in _FAMILIES else folder_suite(word)
+    if word not in SUITES and family not in _FAMILIES:
+        return folder_suite(word, **words)
+    for name in words:
+        raise WordError(name, None, f"the graphs of {word} have their own sizes; leave this option out.")
+    return SUITES[word] if word in SUITES else _FAMILIES[family](what)

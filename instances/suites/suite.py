@@ -311,8 +311,8 @@ class _Settings:
     clusters: dict[str, str] = field(default_factory=dict)  # by patterns of names, the first that fits counts
 
 
-def folder_suite(folder: str | Path) -> Suite:
-    """All graph files of a folder (not of folders in it), by name, in any format that can be read.
+def folder_suite(folder: str | Path, **words: Any) -> Suite:
+    """All graph files of a folder (not of folders in it), by name, in any format that `load_graph` reads with `words`.
 
     Files whose name begins with a dot are not looked at. ``suite.toml`` may give `bandwidth`, bytes per unit of the
     graphs' time, `k`, the only numbers of blocks that are asked, and `clusters`, a table of names or patterns of graphs
@@ -336,7 +336,7 @@ def folder_suite(folder: str | Path) -> Suite:
             end = nearest(named, pattern, f"there are {_few(named)}")
             raise InputError(f"{settings_file}, clusters: no graph is called {pattern!r}{end}")
     entries = (
-        Entry(name, partial(_read, load_graph, path), settings.bandwidth, clusters[name])
+        Entry(name, partial(_read, partial(load_graph, **words), path), settings.bandwidth, clusters[name])
         for name, path in named.items()
     )
     return Suite(str(folder), f"files of the folder {folder}", tuple(entries), settings.k)

@@ -12,7 +12,8 @@ from instances.errors import WordError, nearest
 from instances.json_files import beside
 from instances.suites import SUITES, Suite, find_suite, is_suite
 from mtpp.questions.partitioning import Blocks, PartitioningWords, PlatformWords, counts_of, instances_of
-from mtpp.questions.words import checked
+from mtpp.questions.reading import NetworkWords
+from mtpp.questions.words import checked, pick
 from mtpp.text.numbers import counted
 
 
@@ -46,14 +47,15 @@ def load_targets(
     """
     counts, asked = counts_of(k), checked(PartitioningWords, words)
     bandwidth = asked["bandwidth"]
+    reading = {name: value for name, value in pick(NetworkWords, asked).items() if value is not None}
     instances = []
     for target in targets:
         if not is_suite(target):
             _check_there(target, studies)
             instances += instances_of(target, counts, asked)
             continue
-        suite = find_suite(target)
-        chosen = _counts(suite, counts)
+        suite = find_suite(target, **reading)
+        allowed = _counts(suite, counts)
         if bandwidth is not None and any(entry.bandwidth is not None for entry in suite.entries):
             raise WordError(
                 "bandwidth", bandwidth, f"the suite {target} has its own bandwidths; leave this option out."
@@ -62,17 +64,17 @@ def load_targets(
             if made is None:
                 continue
             rate = bandwidth if entry.bandwidth is None else entry.bandwidth
-            questions = instances_of(made, chosen, {**asked, "bandwidth": rate})
+            questions = instances_of(made, allowed, {**asked, "dims": None, "weights": None, "bandwidth": rate})
             instances += [replace(question, name=entry.name, family=entry.family) for question in questions]
     return instances
 
 
 def _counts(suite: Suite, counts: Iterable[int]) -> list[int]:
     """The numbers of blocks that a suite allows among `counts`."""
-    chosen = [count for count in counts if not suite.k or count in suite.k]
-    if not chosen:
+    allowed = [count for count in counts if not suite.k or count in suite.k]
+    if not allowed:
         raise WordError("k", None, f"{suite.name} asks for k = {', '.join(map(str, suite.k))} alone.")
-    return chosen
+    return allowed
 
 
 def _check_there(target: str, studies: Iterable[str]) -> None:

@@ -23,7 +23,7 @@ from instances.json_files import check_readable
 
 
 #: Parts of names of dimensions, and a usual value; others are 1.
-_USUAL = {"seq": 128, "length": 128, "token": 128, "height": 224, "width": 224, "sample": 16000, "frame": 100}
+_USUAL = {"seq": 128, "len": 128, "token": 128, "height": 224, "width": 224, "sample": 16000, "frame": 100}
 _SHOWN = 20
 #: In place of 1, where a model does not take that, as one whose convolutions need more.
 _LARGER = (512, 256, 64, 4096)

@@ -15,7 +15,7 @@ from transformers_configurations import LLAMA, written
 from weight_files import gguf, tensors_of_gguf
 
 import mtpp
-from instances import InputError
+from instances import InputError, InputWarning
 from instances.random_graphs import regal_style
 
 
@@ -93,8 +93,22 @@ def test_dimensions_of_networks_are_given_as_a_refusal_says() -> None:
     frame = mtpp.features(["bert-base", "gnmt"], 2, dims={"batch": 4}, memory="8GB")
     assert (frame["params_over_memory"] > 0).all()
     assert run_verb("features bert-base -k 2 --dim batch=4 --quiet") == 0
-    with pytest.raises(InputError, match="leave out dims"):
+    with pytest.raises(InputError, match="dims: the graphs of quick have their own sizes; leave this option out"):
         mtpp.features("quick", 2, dims={"batch": 4})
+
+
+def test_bug_models_in_a_folder_took_no_dimensions_and_weights(tmp_path: Path) -> None:
+    """They were refused although the message about a file proposed them."""
+    (tmp_path / "q8.gguf").write_bytes(gguf(tensors_of_gguf(8)))
+    (tmp_path / "q4.gguf").write_bytes(gguf(tensors_of_gguf(2)))
+    (tmp_path / "suite.toml").write_text("bandwidth = 1e9\n")
+    written(tmp_path, LLAMA)
+    with pytest.warns(InputWarning, match="This file is left out"):
+        (row,) = mtpp.features(tmp_path, 2, memory="1kB", weights="q8.gguf").to_dict("records")
+    with pytest.warns(InputWarning, match="This file is left out"):
+        (other,) = mtpp.features(tmp_path, 2, memory="1kB", weights="q4.gguf", dims={"batch": 4}).to_dict("records")
+    assert row["graph"] == other["graph"] == "config"
+    assert row["params_over_memory"] > other["params_over_memory"]
 
 
 @pytest.mark.parametrize("most", [0, 2.5, True])
