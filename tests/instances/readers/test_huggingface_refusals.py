@@ -25,7 +25,10 @@ BAD = {
     "nan": (json.dumps(LLAMA).replace('"hidden_size": 8', '"hidden_size": NaN'), "NaN is not a JSON number"),
     "twice": (json.dumps(LLAMA).replace("}", ', "vocab_size": 3}'), "field 'vocab_size' is given twice"),
     "unknown": ({"model_type": "lama"}, "the model type 'lama' is not known; did you mean llama"),
-    **{name: ({"model_type": name}, f"the model type '{name}' is not known[;.]") for name in ("samba", "superlm", "timer")},
+    **{
+        name: ({"model_type": name}, f"the model type '{name}' is not known[;.]")
+        for name in ("samba", "superlm", "timer")
+    },
     "without type": ({"architectures": ["A"]}, "missing field 'model_type'"),
     "own code": ({"model_type": "mine", "auto_map": {"AutoModel": "a.B"}}, "is code of its own, which is never run"),
     "inner text": ({"model_type": "llava", "text_config": [1]}, "text_config: expected an object"),
