@@ -205,7 +205,7 @@ class Setting:
         return best
 
     def least_in_several(self, ceiling: float, clock: Clock) -> float:
-        """The same over plans in several servers."""
+        """Least of max(Z1, Z2) over plans in several servers."""
         least = self.least_below(ceiling, clock, across=True)
         wide = any(t * self.cp > self.question.servers.size for t in self.tensor)
         if self.d > 1 or wide:

@@ -50,10 +50,10 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
         if method == "apart-grid":
             return _proved_apart(question, value, clock)
         below = [setting for setting, work in zip(settings, works, strict=True) if work < ceiling]
-        found = [(setting.least_below(ceiling, clock), setting) for setting in below]
+        times = [(setting.least_below(ceiling, clock), setting) for setting in below]
         alone = _in_one_server(question)
-        if question.servers.count > 1 and any(time < ceiling for time, _ in found):
-            found = [(setting.least_in_several(ceiling, clock), setting) for time, setting in found if time < ceiling]
+        if question.servers.count > 1 and any(time < ceiling for time, _ in times):
+            times = [(setting.least_in_several(ceiling, clock), setting) for time, setting in times if time < ceiling]
             if alone is not None:
                 proved = proved_bound(alone, method, value, clock)
                 if proved is None:
@@ -61,7 +61,7 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
                 least = float(proved)
     except TooManyWaysError:
         return None
-    return Fraction(min([least, *(time for time, _ in found)]))
+    return Fraction(min([least, *(time for time, _ in times)]))
 
 
 def _in_one_server(question: GridInstance) -> GridInstance | None:
