@@ -209,7 +209,7 @@ def _named(others: Iterable[_Weights]) -> list[str]:
 
 def _own_form(path: Path) -> tuple[str, ...]:
     """The name of a PyTorch file as a form of weights; nothing for other files."""
-    return (glob.escape(path.name),) if path.suffix in (".bin", ".pth", ".pt") else ()
+    return (glob.escape(path.name),) if path.suffix.lower() in (".bin", ".pth", ".pt") else ()
 
 
 def _sets(folder: Path, forms: Sequence[str] = _FORMS, indices: str = _INDICES) -> list[_Weights]:

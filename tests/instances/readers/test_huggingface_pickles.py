@@ -44,6 +44,12 @@ def test_a_file_has_the_bytes_of_its_tensors(tmp_path, stored):
     assert held(tmp_path) == 2 * PARAMETERS
 
 
+def test_bug_a_file_of_ones_own_name_that_ends_in_capitals_was_not_read(tmp_path):
+    torch.save(TENSORS, tmp_path / "OWN.BIN")
+    graph = load_graph(written(tmp_path, LLAMA), weights="OWN.BIN")
+    assert graph.held_total == 2 * PARAMETERS
+
+
 def test_parts_are_joined_and_a_missing_one_is_refused(tmp_path):
     save_shards(tmp_path)
     assert held(tmp_path) == 2 * PARAMETERS
