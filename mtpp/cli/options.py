@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -151,8 +152,8 @@ def option_of(name: str) -> str:
 
 
 def spelled(name: str, value: Any) -> str:
-    """A word as the caller of the command line wrote it."""
-    return option_of(name) if value is None or value is True else f"{option_of(name)} {value}"
+    """A word as the caller of a shell writes it."""
+    return option_of(name) if value is None or value is True else f"{option_of(name)} {shlex.quote(str(value))}"
 
 
 Graph = Annotated[str, argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]

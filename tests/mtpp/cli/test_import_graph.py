@@ -148,3 +148,18 @@ def test_the_cache_of_a_decoder_has_a_line_of_its_own(folder: Path, capsys: pyte
     assert "states" not in capsys.readouterr().out
     assert mtpp("import gpt2 --dim phase=decoding") == 2
     assert "did you mean decode? Give one of forward, prefill, decode" in capsys.readouterr().err
+
+
+def test_bug_names_of_dimensions_with_spaces_were_proposed_without_quotes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shell took the second word for another argument; lengths are proposed as such, and not as 1."""
+    onnx = pytest.importorskip("onnx")
+    network = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[n,src_len] x) => (float[a,b] y) {y = Relu(x)}'
+    )
+    network.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch size"
+    file = tmp_path / "net.onnx"
+    file.write_bytes(network.SerializeToString())
+    assert mtpp(f"certify {file} -k 1") == 2
+    assert "give for example --dim 'batch size=1' --dim src_len=128 (the" in capsys.readouterr().err
