@@ -101,8 +101,8 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
 def _pinned_over_kinds(start: Partition, value: float, proof: list[int], finished: bool, deadline: Deadline) -> Result:
     """Bound over kinds of devices: a node's block costs at least the cheapest cut around it on any kind.
 
-    The largest over all nodes, or over those tried when time was up, but at least `value`, which `proof` names already;
-    `finished` says whether `value` is all that its own bound can give. The witness names the node.
+    `value` is a bound computed before, `proof` its nodes, and `finished` whether it was computed to the end. The result
+    is the larger of `value` and the best cut of the nodes tried in time; its witness names the node.
     """
     instance, cutoff = start.instance, start.bottleneck
     if cutoff <= 0:

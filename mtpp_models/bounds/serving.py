@@ -194,7 +194,10 @@ def _last(answer: Callable[[float], Answer | None], options: Sequence[float]) ->
 
 
 class _StagesOfKinds:
-    """As `_Stages` over kinds of devices: paths of stages with the devices of each kind used."""
+    """Counterpart of `_Stages` for several kinds of devices: cuts that use at most the devices there are of each kind.
+
+    A dynamic program over (position in the chain, number of devices used of each kind) gives them.
+    """
 
     def __init__(self, question: ServingInstance) -> None:
         instance = question.instance

@@ -165,17 +165,17 @@ class BlockCuts:
         return reached_from(*self.graph.predecessors, nodes), reached_from(*self.graph.successors, nodes)
 
     def whole(self, values: FloatArray) -> IntArray:
-        """Round times down to whole numbers; larger ones count as twice the cutoff."""
+        """Times in whole multiples of 2^-36 of the cutoff, rounded down; at most twice the cutoff."""
         return np.floor(self._units(values)).astype(np.int64)
 
     def lost(self) -> float:
-        """A time that no cut falls short of the true minimum by, unless that is above the cutoff."""
+        """Largest error by rounding [time unit]: true minima below the cutoff exceed their cuts by no more."""
         graph = self.graph
         lost = (self._units(graph.work) - self.work).sum() + (self._units(self._tensor_time) - self.time).sum()
         return float(self.scaled(lost))
 
     def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
-        """Convert whole numbers to times."""
+        """Times [time unit] from whole multiples of 2^-36 of the cutoff."""
         return np.asarray(values) / UNIT * self._cutoff
 
     def _units(self, values: FloatArray) -> FloatArray:

@@ -204,11 +204,11 @@ class _DeploymentSearch:
 
 @dataclass
 class _Pools:
-    """A pool of chains that take prompts, and a pool of chains that decode."""
+    """A pair of pools: chains that process prompts, and chains that decode."""
 
     prompts: _Fleet
     tokens: _Fleet
-    within: Fraction = Fraction(0)  # prompts in a picosecond that the server that takes them decodes
+    within: Fraction = Fraction(0)  # prompts in a picosecond that are decoded on the server that processed them
 
     def __add__(self, other: _Pools) -> _Pools:
         return _Pools(self.prompts + other.prompts, self.tokens + other.tokens, self.within + other.within)
@@ -282,7 +282,10 @@ def _at_sites(pools: _Pools) -> tuple[tuple[Chain, ...], ...]:
 
 
 def _unbeaten(pools: list[_Pools], needed: Fraction) -> list[_Pools]:
-    """The pools that no other pool beats in prompts, tokens and prompts within servers, up to the needed."""
+    """Pareto front of pairs of pools, by prompt rate, token rate and rate of prompts that stay within a server.
+
+    The last rate, `within`, is first capped at `needed`, in place.
+    """
     front, stairs = list[_Pools](), list[tuple[Fraction, Fraction]]()  # tokens rise along the stairs, the others fall
     for candidate in pools:
         candidate.within = min(candidate.within, needed)

@@ -60,11 +60,11 @@ class Exclusion(NamedTuple):
 
 
 class _Items(NamedTuple):
-    """Ways to hold layers."""
+    """Items of the covering knapsack: one for each kind of device and number of layers that it may hold."""
 
     kind: IntArray
     layers: IntArray
-    part: IntArray  # capacity in parts of F, rounded up, at most all of them
+    part: IntArray  # capacity in units of F / `_PARTS`, rounded up, at most `_PARTS`
 
 
 def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusion | None:

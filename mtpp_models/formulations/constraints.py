@@ -215,7 +215,10 @@ def add_conflicts(
 
 
 def add_least(m: pyo.ConcreteModel, data: ScaledInstance, sizes: Sequence[int]) -> None:
-    """Lower limits on the number of certain nodes in each block; those of a superblock are summed."""
+    """Add the rows of the `at_least` rules: each block holds at least the required number of nodes of a rule's set.
+
+    A superblock of s blocks holds s times as many; `sizes` gives s for each.
+    """
     rules = data.instance.rules
     rows = [i for i, least in enumerate(rules.least) if least > 0]
     m.L = pyo.Set(initialize=rows, doc="least numbers")
@@ -265,7 +268,10 @@ def add_overflow(
 
 
 def add_load(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set) -> None:
-    """Expression of the bytes that each block holds at least, as a time or as a fraction of the memory."""
+    """Add ``m.loaded[b]``, a lower bound on the bytes that block b holds: parameters, states and peak activations.
+
+    Bytes are divided by the bandwidth, in units of time; where memory is a hard limit, by the memory.
+    """
     m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
     m.uses = pyo.Set(initialize=data.uses, dimen=2, doc="(g, v): node v uses g")
     m.held_time = pyo.Param(m.V, initialize=dict(enumerate(data.held_time)), doc="held(v) / B")

@@ -225,7 +225,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def whole_load(self) -> float:
-        """Everything that nodes hold, and the largest need."""
+        """Sum of all held and shared bytes and the largest need of a node, in the unit of `held_time`."""
         return math.fsum([*self.held_time, *self.shared_time, max(self.need_time)])
 
     @property

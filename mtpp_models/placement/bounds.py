@@ -423,7 +423,7 @@ def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
 
 
 def share_more(sharing: Shared, deadline: Deadline) -> Shared:
-    """Derive further facts from known ones, which are left unchanged."""
+    """Copy of `sharing` with more nodes forced onto the same device and later earliest starts, or marked `refuted`."""
     limit, sharing = sharing.horizon * (1 + ROUNDING), sharing.copied()
     heads, device, passes = sharing.heads, sharing.device, sharing.passes
     head, tail = heads.head, heads.tail

@@ -172,7 +172,7 @@ class ScaledPlacement:
 
     @cached_property
     def start_device(self) -> list[int]:
-        """Devices of the start, renamed such that `rank` holds."""
+        """Device of each node in `start`; equal devices are renumbered in the order in which `rank` meets them."""
         place, names = self.start.device.tolist(), dict[int, int]()
         if not self.instance.is_symmetric:
             return place

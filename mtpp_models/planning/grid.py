@@ -85,7 +85,7 @@ def _time(layer: ConfiguredLayer) -> float:
 
 
 def _heaviest(chain: ConfiguredChain, weight: Callable[[ConfiguredLayer], float]) -> tuple[int, ...]:
-    """Those layers between the ends whose number times their least weight is most."""
+    """Indices in the chain of the set of inner layers with the largest (number of layers) x (least weight)."""
     weights = [weight(layer) for layer in chain.layers[1:-1]]
     _, least = max((number * value, value) for number, value in enumerate(sorted(weights, reverse=True), start=1))
     return tuple(place for place, value in enumerate(weights, start=1) if value >= least)

@@ -56,19 +56,20 @@ _BITS, _LEAST = 52, -1074
 
 
 class Passing(NamedTuple):
-    """The m tensors that can pass one of q watched nodes, and the e groups of nodes that read them; w = q / 64.
+    """The m tensors that may be live while one of q selected ("watched") nodes runs without touching them.
 
-    Sets of watched nodes are rows of words of 64 bits.
+    There are e pairs of such a tensor and a group of nodes that reads it. Sets of watched nodes are rows of
+    w = ceil(q / 64) words of 64 bits.
     """
 
     need: FloatArray  # (q,) bytes that each watched node reads and writes
     bytes: FloatArray  # (m,)
-    behind: Words  # (m, w) what is behind the producer
-    made_start: IntArray  # (n + 1,) where the tensors that each group produces begin; they are sorted by that
-    read_start: IntArray  # (n + 1,) where those that it reads begin, also of its own
-    read: IntArray  # (e,)
-    before_readers: Words  # (e, w) what is before a reader in the group, and does not touch the tensor
-    behind_readers: Words  # (e, w) and behind one
+    behind: Words  # (m, w) watched nodes behind the producer
+    made_start: IntArray  # (n + 1,) index of the first tensor that each group produces; tensors are sorted by group
+    read_start: IntArray  # (n + 1,) index of the first pair of each group; a group may read its own tensors
+    read: IntArray  # (e,) tensor of each pair
+    before_readers: Words  # (e, w) watched nodes before a reader in the group that do not touch the tensor
+    behind_readers: Words  # (e, w) watched nodes behind a reader in the group
 
 
 class Block(NamedTuple):

@@ -144,9 +144,10 @@ def follows_its_twin(v: int, below: Words, column: Words, branches: Branches) ->
 
 @compiled(inline="always")
 def settle(v: int, row: int, column: Words, branch: IntArray, branches: Branches) -> int:
-    """Add node v, of the branch at a place of the settled order, and move the branch to where it belongs; its place.
+    """Add node v to its branch, re-sort the family by falling columns, and return the branch's new index in that order.
 
-    `column` is that of each branch; `branch` the one at each place.
+    `row` is its index before; `column` holds, for each branch, the set of its nodes that are in the ideal, as bits;
+    `branch` the branch at each index. Both are updated.
     """
     moved, to = branch[row], row
     column[moved] |= branches.bit[v]

@@ -99,9 +99,9 @@ class BlockTree:
         self._question = self._question._replace(worth=worth)
 
     def reprice(self, prices: FloatArray, spare: float = 0.0) -> None:
-        """Start the search again with other prices, (n,) floats, and this spare.
+        """Start a new tree with other prices, (n,) floats, which sum to (1 + `spare`) times the number of blocks.
 
-        From the beginning: what is gained by deciding a node is known better by now than when the leaves were made.
+        The old leaves are dropped, as estimates of how much a branching raises the bound have become better since.
         """
         self._question = self._question._replace(worth=_worth(prices, self._instance, spare))
         self._begin()

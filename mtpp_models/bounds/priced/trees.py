@@ -1,4 +1,4 @@
-"""Trees of blocks that prove prices."""
+"""Branch-and-bound trees which prove that no block below the goal is worth its share of the prices."""
 
 from __future__ import annotations
 
@@ -163,15 +163,15 @@ def _is_convex(block: BoolArray, reach: BoolArray) -> bool:
 
 @dataclass
 class TreePart:
-    """Leaves that are open and done, flows from which open ones go on, and gains of decisions."""
+    """The part of a branch-and-bound tree that one thread explores."""
 
-    leaves: Leaves
-    flows: Flows
-    gains: Gains
-    max_decisions: int  # that are kept
-    open: int = 0
-    done: int = 0
-    lost: bool = False  # whether leaves that are done were forgotten
+    leaves: Leaves  # open and finished ones
+    flows: Flows  # maximum flows of ancestors, from which bounds of open leaves start
+    gains: Gains  # how much past decisions on each node raised the bound
+    max_decisions: int  # largest number of entries of `leaves.decided`
+    open: int = 0  # number of open leaves
+    done: int = 0  # number of finished leaves
+    lost: bool = False  # whether finished leaves were dropped for lack of room
 
     @classmethod
     def none(cls, question: BlockQuestion, max_decisions: int) -> TreePart:
