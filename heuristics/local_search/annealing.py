@@ -366,7 +366,7 @@ class Budget:
 
 
 class Walker:
-    """Walks and slicings of partitions of one instance."""
+    """Runs annealing walks on partitions of one instance, and slices their orders anew, within a budget."""
 
     def __init__(self, instance: Instance, rng: np.random.Generator, budget: Budget) -> None:
         n, k = instance.graph.n, instance.k

@@ -196,7 +196,9 @@ def has_one_order(instance: Instance) -> bool:
 def search_kinds(
     instance: Instance, rng: np.random.Generator, limits: Limits, starts: Sequence[Partition] = ()
 ) -> Partition:
-    """Best partition that is found; of a graph with one order the best of all, as far as `slice_kinds` is exact.
+    """Search for the best partition over kinds of devices.
+
+    It is optimal where the graph has a single topological order and `slice_kinds` is exact.
 
     Parameters
     ----------

@@ -419,7 +419,7 @@ def walk(
 
 @compiled(allocates=False)
 def _propose(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> int:
-    """Make a random move; the first position that it changes, n if it changes nothing."""
+    """Make a random move; return the first position that it changes, or n if it changes nothing."""
     n, k = len(state.order), arrays.devices
     move.last[_COUNT], move.last[_SHIFTED], move.last[_FLIPPED] = 0, -1, -1
     v = np.random.randint(n)
@@ -438,7 +438,10 @@ def _propose(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> int:
 
 @compiled(allocates=False)
 def _flip(state: Sequences, move: _Moves, v: int) -> int:
-    """Make a tensor that node `v` reads late or eager."""
+    """Toggle eager sending of a random input of node `v`.
+
+    Returns the first position in the order that changes, or the number of nodes if nothing changes.
+    """
     first, last = state.input_start[v], state.input_start[v + 1]
     if first == last:
         return len(state.order)
@@ -453,7 +456,7 @@ def _flip(state: Sequences, move: _Moves, v: int) -> int:
 
 @compiled(allocates=False)
 def _change_device(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: int) -> int:
-    """Take node `v`, at times with others of its device near it, elsewhere."""
+    """Move node `v`, at times with neighbours on its device, to another device; return the first changed position."""
     source, k = state.device[v], arrays.devices
     first, last = state.neighbour_start[v], state.neighbour_start[v + 1]
     target = source
@@ -476,7 +479,7 @@ def _change_device(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: i
 
 @compiled(allocates=False)
 def _take(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: int, target: int) -> int:
-    """Take one node to a device; the first position that this changes."""
+    """Move one node to a device and log the move; return the first changed position."""
     i = move.last[_COUNT]
     move.last[_COUNT] = i + 1
     move.node[i], move.device_before[i] = v, state.device[v]
@@ -491,7 +494,7 @@ def _take(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: int, targe
 
 @compiled(allocates=False)
 def _shift(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: int) -> int:
-    """Take node `v` to another position between its last parent and its first child."""
+    """Move node `v` in the order, between its last parent and its first child; return the first changed position."""
     n, at = len(state.order), state.position[v]
     low, high = 0, n - 1
     for e in range(state.input_start[v], state.input_start[v + 1]):

@@ -103,10 +103,10 @@ def plans_by_stages(
     """Plans of least `Plan.workload` with 1, 2, … stages along an order of the devices.
 
     Stages take their devices from the order, (V,), one after the other; devices at both ends may stay idle if that is
-    allowed, otherwise a plan uses all. What a stage keeps in memory is the warm-up of the execution. The plan with S
-    stages is at place S - 1, for S up to the number of layers and of devices; None where no plan fits into memory or
-    links are missing. On ties the last stage has the fewest devices, then the fewest layers, and the stage before it
-    the fewest devices.
+    allowed, otherwise a plan uses all. A stage keeps the activations of as many microbatches as `execution` starts
+    before its first backward pass. The plan with S stages is at index S - 1, for S up to the number of layers and of
+    devices; None where no plan fits into memory or links are missing. On ties the last stage has the fewest devices,
+    then the fewest layers, and the stage before it the fewest devices.
     """
     places = np.asarray(order, dtype=np.int64)
     best: list[Plan | None] = [None] * min(instance.chain.n, instance.cluster.n)

@@ -255,7 +255,7 @@ class _Accelerate(LayerRuntime):
         return Constraints(together=tuple(group for group in units.groups if len(group) > 1))
 
     def settings(self, answer: Cut) -> str:
-        """The device of each unit of a program, or of each layer of another graph."""
+        """`device_map` as JSON text: the device of each unit of a program, or of each module of another graph."""
         units = _units(answer.instance.graph) if isinstance(answer, Partition) else None
         if units is None or not isinstance(answer, Partition):
             return super().settings(answer)

@@ -251,7 +251,7 @@ def certificate_grid(frame: pd.DataFrame, best: pd.Series[float] | None = None) 
 
 
 def heuristic_table(frame: pd.DataFrame) -> Table:
-    """Table 1: the costs of each heuristic's partitions over *simple*."""
+    """Table 1: bottleneck of each heuristic's partitions divided by the lower bound *simple*."""
     return table_of("table1", "Table 1: bottleneck over simple", heuristic_grid(frame), best=-1)
 
 

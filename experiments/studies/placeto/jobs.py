@@ -186,7 +186,7 @@ class RecurrentJob(NetworkJob):
 
 
 class SearchJob(NetworkJob):
-    """Placements of all rivals that do not learn; searches get as many simulations as the planner."""
+    """Place one network by every method without training; each search gets as many simulations as the planner."""
 
     what = "search"
 

@@ -154,7 +154,7 @@ class MeasuredStep:
 
     @property
     def is_in_range(self) -> bool:
-        """Whether the measured time lies in the predicted range, which holds for four steps of five."""
+        """Whether the measured time lies in the predicted range, which is meant to cover 80 % of measured steps."""
         assert self.question.estimate is not None
         return abs(math.log(self.plan.time / self.seconds)) <= math.log(spread(self.question.estimate, self.plan))
 
