@@ -302,7 +302,7 @@ class _Basis(NamedTuple):
 
 @dataclass(frozen=True)
 class GridQuestion:
-    """A question of a plan in a grid, with the settings of its report."""
+    """Which degrees of parallelism train a model fastest on a cluster: the problem, and the settings of its report."""
 
     instance: GridInstance
     estimate: Estimate | None  # what its times rest on; None if they were measured

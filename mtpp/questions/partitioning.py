@@ -226,9 +226,9 @@ def devices_of(
     bandwidth : float
         In bytes per unit of work time.
     memory : float
-        The most of a device, whatever its kind has, and that of kinds in a file that states none [bytes].
+        Upper limit for every device, and the default for kinds in a file that states none [bytes].
     order : {"free", "fixed"}
-        Of the devices of a table.
+        Whether the devices of a table keep their order.
 
     Raises
     ------
@@ -351,13 +351,13 @@ class StartWords(TypedDict, total=False):
 
 
 class PartitionWords(PartitioningWords, SeedWords, total=False):
-    """Words of `mtpp.partition`."""
+    """Keyword arguments of `mtpp.partition`."""
 
     time_limit: Annotated[float | None, Word("For each k.  [default: none]", None, "SECONDS", LIMITS, basic=True)]
 
 
 class SolveWords(PartitioningWords, SolvingWords, total=False):
-    """Words of `mtpp.solve` and `mtpp.least_k`."""
+    """Keyword arguments of `mtpp.solve` and `mtpp.least_k`."""
 
 
 class OwnMethodsWords(TypedDict, total=False):
@@ -374,27 +374,27 @@ class OwnMethodsWords(TypedDict, total=False):
 
 
 class CertifyWords(PartitioningWords, SolvingWords, StartWords, OwnMethodsWords, total=False):
-    """Words of `mtpp.certify`."""
+    """Keyword arguments of `mtpp.certify`."""
 
 
 class RelaxationWords(PartitioningWords, SolvingWords, StartWords, total=False):
-    """Words of `mtpp.relaxation`."""
+    """Keyword arguments of `mtpp.relaxation`."""
 
 
 class BoundWords(RelaxationWords, total=False):
-    """Words of `mtpp.bound`."""
+    """Keyword arguments of `mtpp.bound`."""
 
     relaxation: Annotated[bool, Word("Solve the linear relaxation.", False, panel=SEARCH)]
 
 
 class ExplainWords(PartitioningWords, ProofWords, total=False):
-    """Words of `mtpp.explain`."""
+    """Keyword arguments of `mtpp.explain`."""
 
     time_limit: Annotated[float, Word("To prove a bound.", 10.0, "SECONDS", LIMITS, basic=True)]
 
 
 class ReportWords(PartitioningWords, total=False):
-    """Words of `mtpp.report`."""
+    """Keyword arguments of `mtpp.report`."""
 
     time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", LIMITS, basic=True)]
 
@@ -408,7 +408,7 @@ class KindWords(DevicesWords, FeatureWords, total=False):
 
 
 class CompareWords(KindWords, SeedWords, SolverOptionWords, total=False):
-    """Words of `mtpp.compare`."""
+    """Keyword arguments of `mtpp.compare`."""
 
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X")]
     threads: Annotated[int, Word("Threads of a solver.", 1, "N")]

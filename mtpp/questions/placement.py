@@ -205,7 +205,7 @@ class PlacementWords(StepWords, DeviceMemoryWords, total=False):
 
 
 class PlaceWords(PlacementWords, SearchOnlyWords, SeedWords, SolverWords, total=False):
-    """Words of `mtpp.place`."""
+    """Keyword arguments of `mtpp.place`."""
 
     groups: Annotated[
         int | None, Word("Search with at most N groups of nodes.  [default: single nodes]", None, "N", LIMITS, least=1)

@@ -190,7 +190,7 @@ class TrainingWords(GridWords, GridReportWords, _TrainedWords, DeviceWords, Time
 
 
 class TrainWords(TrainingWords, total=False):
-    """Words of `mtpp.train`."""
+    """Keyword arguments of `mtpp.train`."""
 
     time_limit: Annotated[
         float | None,
@@ -217,7 +217,7 @@ class PlanSearchWords(SeedWords, total=False):
 
 
 class PlanWords(PlanningWords, PlanSearchWords, total=False):
-    """Words of `mtpp.plan`."""
+    """Keyword arguments of `mtpp.plan`."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ ORDERS = {"bottleneck": 0, "capacity": -1}
 
 
 class ServingWords(DevicesWords, DecoderWords, total=False):
-    """Words of `mtpp.serve`."""
+    """Keyword arguments of `mtpp.serve`."""
 
     bandwidth: Annotated[
         Quantity | None, Word("Between stages.  [default: 64GB/s]", None, "RATE", MACHINES, basic=True)
@@ -316,13 +316,13 @@ class DeploymentWords(WorkloadWords, total=False):
 
 
 class OnServersWords(WorkloadWords, total=False):
-    """Words of `mtpp.serve` in addition to `servers` and `front`."""
+    """Keyword arguments of `mtpp.serve` in addition to `servers` and `front`."""
 
     runtime: Annotated[str | None, Word("That has to run each chain.", None, "NAME")]
 
 
 class ServeWords(ServingWords, DeploymentWords, total=False):
-    """Words of `mtpp.serve`."""
+    """Keyword arguments of `mtpp.serve`."""
 
 
 def refuse_deployment(words: ServeWords) -> None:
@@ -382,7 +382,11 @@ def _decoder_of(model: Any, weights: Any) -> _Decoder:
 
 
 def _configured(text: str, name: str, record: Decoder | Encoder, doubts: list[str], weights: Any) -> _Decoder:
-    """The decoder of a configuration, with the bytes of stored weights unless words give a width."""
+    """Decoder of a configuration; doubts about it become warnings.
+
+    The bytes of its weights are those of stored files, of the file `weights` if it is a path, unless it names a number
+    format.
+    """
     loaded, stored = record, None
     folder, file = (configuration_file(text) or Path()).parent, None if weights is None else path_of("weights", weights)
     if file is not None and not any(path.exists() or path.suffix for path in (folder / file, file)):

@@ -60,7 +60,7 @@ class StagesWords(DevicesWords, MemoryWords, ModelWords, total=False):
 
 
 class SplitWords(StagesWords, SolvingWords, total=False):
-    """Words of `mtpp.split`."""
+    """Keyword arguments of `mtpp.split`."""
 
     samples: Annotated[bool, Word("Run the whole model once, to compare outputs with.", True, panel=FILES)]
     method: Annotated[
@@ -70,7 +70,7 @@ class SplitWords(StagesWords, SolvingWords, total=False):
 
 
 class RunWords(TypedDict, total=False):
-    """Words of `mtpp.run`."""
+    """Keyword arguments of `mtpp.run`."""
 
     requests: Annotated[int, Word("That are measured.", 200, "N", LIMITS, basic=True, least=2, most=10**6)]
     queue: Annotated[int, Word("That wait between two stages.", 2, "N", LIMITS, least=1, most=64)]

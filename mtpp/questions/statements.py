@@ -97,7 +97,7 @@ def other_question(stated: Envelope, question: Any) -> str | None:
 
 
 def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Compare statements on partitions and serving fronts."""
+    """For each keyword on partitions and fronts, a function: how the file differs from the user's value, or None."""
     instance: Instance = stated.instance
     platform = instance.platform
 
@@ -231,7 +231,7 @@ def unstated(instance: Instance, statements: Mapping[str, Any]) -> Iterator[str]
 
 
 def of_placement(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Compare statements on placements."""
+    """For each keyword on placements, a function: how the file differs from the user's value, or None."""
     instance: PlacementInstance = stated.instance
     true = instance.machines
 
@@ -257,7 +257,7 @@ def of_placement(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def of_plan(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Compare statements on plans of microbatches."""
+    """For each keyword on a plan of microbatches, a function: how the file differs from the user's value, or None."""
     instance: TrainingInstance = stated.instance
 
     def cluster() -> str | None:
@@ -279,7 +279,7 @@ def of_plan(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Compare statements on plans for a global batch."""
+    """For each keyword on plans for a global batch, a function: how the file differs from the user's value, or None."""
     instance: GridInstance = stated.instance
     chain, servers = instance.chains[0], instance.servers
 
@@ -312,7 +312,7 @@ def servers_asked(instance: GridInstance, words: Mapping[str, Any]) -> Network:
 
 
 def of_deployment(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Compare statements on deployments: servers, traffic and limits."""
+    """For each keyword on deployments, a function: how the file differs from the user's value, or None."""
     question: DeploymentInstance = stated.instance
 
     def number(name: str, parse: Callable[[Any, str], float], unit: str) -> str | None:

@@ -52,7 +52,7 @@ from mtpp.text.numbers import how_many
 
 
 class VerifyWords(StatementWords, ReadingWords, total=False):
-    """Words of `mtpp.verify`."""
+    """Keyword arguments of `mtpp.verify`."""
 
     rerun: Annotated[
         bool,
@@ -317,7 +317,7 @@ def _other_chain(stated: LayerChain, chain: LayerChain) -> str | None:
 
 
 def _fault_of_runtime(front: StatedServing) -> str | None:
-    """Compare the constraints of a front with those of its runtime; None if they cannot be compared."""
+    """How the constraints of a front differ from those of its runtime; None if they agree or it has no source."""
     if front.source is None:
         return None
     try:

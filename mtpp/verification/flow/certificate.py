@@ -228,10 +228,11 @@ def _check(instance: FlowInstance, question: ExactFlow, claim: Claim, clock: Clo
 
 
 def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
-    """Why the flows stated for groups do not exclude `flow`, None if they do; and a count of brackets.
+    """Why the flows stated for groups do not exclude `flow`, None if they do; and the number of brackets checked.
 
-    A group is given by how many devices it has of each family, devices that can be exchanged. Each possible group has
-    an entry with the most that it carries, proved by brackets; disjoint groups carry at most the largest sum of these.
+    A family is a set of interchangeable devices; a group has a number of devices from each. The claim states for each
+    possible group an upper bound on its flow, proved by brackets, ranges of step times (`_fault_of_brackets`). Disjoint
+    groups carry at most the largest sum of these bounds.
     """
     if instance.steps is None:
         return "the question has no steps", 0

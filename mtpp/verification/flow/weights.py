@@ -101,7 +101,7 @@ def _ways(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> l
 
 
 def part_of(rate: Fraction, flow: Fraction) -> int:
-    """Fraction of a flow that a capacity carries, rounded up, at most 1."""
+    """Fraction of `flow` that a device of this rate carries, in units of 1 / `_PARTS`, rounded up; at most `_PARTS`."""
     return int(min(_PARTS, -(-rate * _PARTS // flow)))
 
 

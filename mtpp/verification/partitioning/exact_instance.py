@@ -401,7 +401,10 @@ class KindQuestion(_Structure):
 
     @cached_property
     def work_bound(self) -> Fraction:
-        """The larger of the dearest node and the cost per block, eq. (13), in the time unit of the work."""
+        """Lower bound on the bottleneck, eq. (13), in the time unit of the work.
+
+        It is the larger of the most costly node and the average cost over k blocks.
+        """
         alone = self.work
         if self.room is not None:
             alone = [work + max(0, load - self.room) for work, load in zip(self.work, self.loads, strict=True)]

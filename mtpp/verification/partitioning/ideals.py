@@ -414,7 +414,11 @@ def _question(
     limit: int,
     families: Sequence[Family] = (),
 ) -> IdealQuestion:
-    """Arrays of a question, with tensors sorted by their producers."""
+    """Arrays for the search over ideals, from times and loads scaled to whole numbers.
+
+    Tensors are sorted by their producers; `limit` is the cost that blocks must stay below, `kind` the treatment of
+    overflow (`IdealQuestion.fit`).
+    """
     if exact.n > _NODES:
         raise UndecidedError(f"more than {_NODES} nodes")
     work, time = times

@@ -113,7 +113,7 @@ def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _with_rests(task: PlacementTask, bounds: TimeBounds, inside: list[int]) -> Fraction:
-    """Least time of these nodes on all devices, with a pause between nodes of a device."""
+    """Lower bound on the time in which all devices run the nodes `inside`, with pauses between them [`bounds.unit`]."""
     rests = int(bounds.rest[inside].sum()) * min(speeds_of(task.instance))
     return (int(bounds.work[inside].sum()) + rests) / bounds.capacity - bounds.gap
 
@@ -262,7 +262,7 @@ def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str
 def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
     """Yield faults of the order: nodes must run first ready, first served, except for ties.
 
-    Where there are sequences, nodes come as they start.
+    If the placement states the sequence of each device, nodes only have to start in the stated order.
     """
     slack = ROUNDING * Fraction(max(run.end))
     if placement.device_order is not None:

@@ -15,13 +15,13 @@ from instances.graph.tensors import IntArray
 
 
 class Side(NamedTuple):
-    """A direction of time: nodes in order, and who comes before whom with the least time of a transfer."""
+    """Precedences in one direction of time: nodes in order, and the predecessors of each with least transfer times."""
 
     order: IntArray  # (n,)
     start: IntArray  # (n + 1,) the nodes before node v are before[start[v] : start[v + 1]]
     before: IntArray
-    sends: IntArray
-    spare: int  # a rest that need not fall between those that are with a node and the node
+    sends: IntArray  # least time of the transfer along each of these edges
+    spare: int  # pause to subtract from the time of the nodes before another on its device: 0 forwards, else the gap
 
 
 class Rows(NamedTuple):

@@ -330,7 +330,7 @@ class TimeBounds:
 
     @property
     def share(self) -> float:
-        """The reciprocal of the capacity, rounded down."""
+        """Time in which all devices together do a unit of work: 1 / `capacity`, rounded down."""
         return float(1 / self.capacity) * (1 - 2.0**-40)
 
     def raise_both(self, clock: Clock) -> bool:
@@ -361,7 +361,7 @@ class TimeBounds:
         return best - self.gap
 
     def longest_window(self) -> int:
-        """The longest time of all windows."""
+        """Largest lower bound from a set of nodes: earliest start, work spread over all devices, least time after."""
         nodes = np.argsort(-self.early, kind="stable")
         return int(longest_window(nodes, self.work, self.early, self.late, self.share))
 

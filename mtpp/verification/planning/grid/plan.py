@@ -1,4 +1,4 @@
-"""Check of plans with degrees: costs from the definition, bounds proved again."""
+"""Verify plans with degrees of parallelism: compute their costs again and prove their bounds again."""
 
 from __future__ import annotations
 
