@@ -9,7 +9,7 @@ __all__ = ["paper"]
 
 
 def __getattr__(name: str) -> object:
-    """Load `paper` when it is asked for."""
+    """Import `paper` at its first use; an `AttributeError` for any other name."""
     if name == "paper":
         from experiments.studies.papers.make import paper
 

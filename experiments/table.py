@@ -59,7 +59,7 @@ _FromRuns = Annotated[
 
 @dataclass(frozen=True)
 class Running:
-    """Workers that make the runs, and files and form of the tables; the fields are the words of the command line."""
+    """Options for workers that make the runs, and for files and format of the tables."""
 
     jobs: Annotated[
         int, options.of_limits(metavar="N", help="Processes on this machine; the answers do not depend on it.")

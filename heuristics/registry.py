@@ -44,7 +44,7 @@ def _heuristic(
 def _capped(instance: Instance) -> Instance:
     """The question with at most as many blocks as nodes, if blocks are interchangeable.
 
-    The rest stays empty, and costs neither time nor memory.
+    The blocks left out would stay empty.
     """
     if instance.constraints or not instance.is_alike:
         return instance
@@ -122,12 +122,12 @@ HEURISTICS = Registry(_ALL, "mtpp.heuristics")
 
 
 def heuristic_of(method: str | Method[Instance, Partition] | Callable[..., Partition]) -> Method[Instance, Partition]:
-    """A heuristic by its name, as itself, or from a function of an instance, a generator and limits.
+    """The heuristic of a name or a function of an instance, a generator and limits; a heuristic is returned unchanged.
 
     Raises
     ------
     InputError
-        If there is none of this name, or it is none of these.
+        If there is no heuristic of this name, or `method` is of another type.
     """
     if isinstance(method, str):
         return find(HEURISTICS, method, "heuristic")

@@ -35,7 +35,7 @@ class Finding(StrEnum):
 
     @property
     def shown(self) -> str:
-        """The word for tables, in which failures stand out."""
+        """Text for tables, in which failures stand out."""
         return self.value.upper() if self is Finding.FAILS else self.value
 
     @classmethod
@@ -203,5 +203,5 @@ def _printed(section: Section, style: str) -> str:
 
 
 def _as_counted(wanted: Mapping[str, Job], run: Run) -> Run:
-    """The run as the progress bar counts it: a refusal that answers the question is no failure."""
+    """The run as the progress bar counts it: a planner that refuses an instance has answered, not failed."""
     return run if wanted[run["key"]].failed(run) else run | {"error": None}

@@ -1,8 +1,8 @@
-"""Annealing of the layers of each device, whatever those of the others, compiled by numba.
+"""Simulated annealing of placements in which each device holds any interval of layers, compiled by numba.
 
-A move gives one device other layers, exchanges those of two, moves an end that several share, or lays a route: layers
-for one device after the other along links, from the source or from where a device ends, so that requests pass what no
-change of one device lets pass. The energy is the flow itself, and what no longer passes goes back.
+A move gives one device other layers, exchanges those of two devices, moves an end that several intervals share, or lays
+a route: it gives consecutive layers to linked devices, from the source or from the end of a device's interval, which
+opens paths that no change of a single device opens. The objective is the flow itself.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ _ALONG = 0.9
 def anneal_intervals(
     devices: DeviceArrays, interval: IntArray, longest: int, best: float, cooling: Cooling, seed: int
 ) -> tuple[float, IntArray, float]:
-    """Try random moves while the temperature falls; the best flow and its intervals, if it is above `best`.
+    """Run simulated annealing from `interval` over arbitrary intervals of layers.
 
     Parameters
     ----------
     interval : (n, 2) integers
-        Layers of each device; they go along.
+        Layers of each device, from begin to before end; updated in place.
     longest : int
-        Devices that a request may pass.
+        Largest number of devices that a request may pass.
+    best : float
+        Flow that must be exceeded [requests/s].
     cooling : Cooling
-        Its temperatures are parts of the best flow.
+        Its temperatures are fractions of the best flow.
 
     Returns
     -------
     tuple
-        The best flow, (n, 2) intervals, and the flow of those at the end.
+        The best flow [requests/s] and its (n, 2) intervals, which mean nothing if the flow is still `best`; and the
+        flow of the last `interval`.
     """
     np.random.seed(seed)
     best_interval, changed = interval.copy(), interval.copy()
@@ -66,7 +69,7 @@ def anneal_intervals(
 
 @compiled
 def _flow_of(devices: DeviceArrays, interval: IntArray, longest: int) -> float:
-    """Most requests per second; -1 if a device has layers that it cannot hold, or a path is too long."""
+    """Maximum flow [requests/s]; -1 if a device has layers that it cannot hold, or a path is too long."""
     n, layers = len(interval), devices.capacity.shape[1] - 1
     capacity = np.zeros(n)
     for i in range(n):
@@ -82,7 +85,7 @@ def _flow_of(devices: DeviceArrays, interval: IntArray, longest: int) -> float:
 
 @compiled
 def _change(devices: DeviceArrays, interval: IntArray, changed: IntArray) -> bool:
-    """Make a random move; whether there is one."""
+    """Write a random move into `changed`, a copy of `interval`; return whether it is possible."""
     n, layers = len(interval), devices.capacity.shape[1] - 1
     i, j = np.random.randint(n), np.random.randint(n)
     draw = np.random.random()
@@ -123,7 +126,7 @@ def _change(devices: DeviceArrays, interval: IntArray, changed: IntArray) -> boo
 
 @compiled
 def _lay_route(devices: DeviceArrays, interval: IntArray, changed: IntArray, first: int) -> None:
-    """Layers for linked devices one after the other, from the source or behind `first`, to where others go on."""
+    """Give consecutive layers to linked devices, from the source or after device `first`, until others can go on."""
     kind, capacity, rates = devices
     n, layers = len(interval), capacity.shape[1] - 1
     at, layer = n, 0  # the source is behind the devices in `rates`

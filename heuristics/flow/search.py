@@ -1,4 +1,4 @@
-"""Search for placements of layers whose flow is large."""
+"""Search for placements of layers on devices with a large flow of requests."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _ALONE = 0.7
 def search_flow(
     instance: FlowInstance, rng: np.random.Generator, limits: Limits | None = None, start: FlowAnswer | None = None
 ) -> Result[FlowInstance, FlowAnswer]:
-    """The best answer found; None if no request can pass.
+    """Search for the placement of layers with the largest flow; the answer is None if no request can pass.
 
     Parameters
     ----------
     limits : Limits, optional
-        An evaluation is a move; a target is a time for a request.
+        An evaluation is a move; the target is a time per request, 1 over the flow.
     start : FlowAnswer, optional
         The answer is no worse.
     """
@@ -95,7 +95,7 @@ def _search_groups(
 def _anew(
     instance: FlowInstance, kept: FlowAnswer | None, parts: list[IntArray], rng: np.random.Generator, limits: Limits
 ) -> FlowAnswer:
-    """An answer with a group for each part, and one for devices that then idle; other devices are kept."""
+    """Answer with a new group for each part, and one more for devices left idle; other devices stay as in `kept`."""
     interval, group = np.zeros((instance.n, 2), dtype=np.int64), np.zeros(instance.n, dtype=np.int64)
     if kept is not None:
         interval[:], group[:] = kept.interval, kept.group
@@ -141,9 +141,9 @@ def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limi
 def _promising(
     instance: FlowInstance, ticks: dict[int, FloatArray], limits: Limits
 ) -> list[list[tuple[float, int, float]]]:
-    """Pairs of a number of batches and a tick whose layers carry much flow, the largest first.
+    """Promising ticks: a list of (estimated flow, batches in flight, tick) for each number of batches, best first.
 
-    Of each number some ticks, and more between the neighbours of the best of them; each with its number and tick.
+    For each number of batches the ticks are sampled, and sampled more densely around the best of them.
     """
     tried, numbers = list[list[tuple[float, int, float]]](), [m for m in ticks if len(ticks[m])]
     for m in (numbers[i] for i in np.unique(np.linspace(0, len(numbers) - 1, _NUMBERS).astype(np.int64)).tolist()):
@@ -162,7 +162,7 @@ def _promising(
 
 
 def _shared(instance: FlowInstance) -> float:
-    """Estimate of the flow that the layers of all devices carry together, no less than any flow [requests/s]."""
+    """Upper bound on the flow, from the sum of layers times capacity over all devices [requests/s]."""
     layers, counts = np.arange(instance.layers + 1), instance.counts
     low, high = 0.0, float((instance.capacity * layers).max(axis=1) @ counts / instance.layers)
     for _ in range(_HALVES):
@@ -175,7 +175,7 @@ def _shared(instance: FlowInstance) -> float:
 def _search_layers(
     instance: FlowInstance, rng: np.random.Generator, limits: Limits, start: FlowAnswer | None
 ) -> FlowAnswer | None:
-    """The best answer of random walks over the layers of devices with stated capacities; None without a flow."""
+    """Best answer of annealing walks over the layers of devices with given capacities; None if no flow is positive."""
     best = max((start, _even_stages(instance)), key=lambda answer: answer.flow if answer is not None else 0.0)
     best = best if best is not None and best.flow > 0 else None
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
@@ -229,10 +229,7 @@ def _even_stages(instance: FlowInstance) -> FlowAnswer:
 
 
 def _filled_stages(instance: FlowInstance, guess: float, rng: np.random.Generator) -> FlowAnswer | None:
-    """The first answer with a flow among stages that hold as many layers as a falling goal allows.
-
-    The goal [requests/s] begins at `guess` and falls until some start has a flow.
-    """
+    """The first random start with a positive flow, as the goal [requests/s] falls from `guess`; None if none has."""
     for fallen in range(_FALLS):
         stage, length, count = _start(instance, guess * 0.8**fallen, rng)
         ends = np.concatenate(([0], np.cumsum(length[:count])))
@@ -245,7 +242,7 @@ def _filled_stages(instance: FlowInstance, guess: float, rng: np.random.Generato
 def _walk(
     instance: FlowInstance, goal: float, best: float, moves: int, rng: np.random.Generator, limits: Limits
 ) -> FlowAnswer | None:
-    """An answer better than the best, from one walk towards a goal; None if the walk fails."""
+    """Answer of one annealing walk towards a flow `goal` [requests/s]; None if its flow is not above `best`."""
     stage, length, count = _start(instance, goal, rng)
     devices, done, answer = _arrays(instance), 0, None
     while done < moves and not limits.deadline.passed:
@@ -270,7 +267,7 @@ def _walk_freely(
     rng: np.random.Generator,
     limits: Limits,
 ) -> FlowAnswer | None:
-    """An answer better than the best, from one walk over arbitrary layers of each device; None if it fails."""
+    """Answer of one annealing walk over arbitrary intervals of layers; None if it is no better than `best`."""
     devices = _arrays(instance)
     interval = np.zeros((instance.n, 2), dtype=np.int64) if start is None else start.interval.copy()
     hot = math.exp(float(rng.uniform(math.log(_COOL), math.log(_WARM))))
@@ -289,7 +286,7 @@ def _walk_freely(
 def _side_by_side(
     instance: FlowInstance, goal: float, moves: int, rng: np.random.Generator, limits: Limits
 ) -> FlowAnswer | None:
-    """Join answers for two parts of the devices; None if no request passes."""
+    """Search two parts of the devices separately and join their answers; None if no request passes."""
     order, interval = np.array(_along_links(instance, goal, rng)), np.zeros((instance.n, 2), dtype=np.int64)
     for part in np.split(order, [int(rng.integers(instance.n + 1))]):
         if len(part) > 0:
@@ -309,7 +306,8 @@ def _arrays(instance: FlowInstance) -> DeviceArrays:
 def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
     """Random start of a walk: the stage of each device (-1 for none), layers by stage, and their number.
 
-    At times each stage is one device with as many layers as reach the goal, along fast links; else all is random.
+    In some starts each stage is one device with as many layers as it can hold at the goal, along fast links; in the
+    others all is random.
     """
     n, layers = instance.n, instance.layers
     reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]

@@ -1,8 +1,9 @@
-"""Annealing of stages in a row, compiled by numba.
+"""Simulated annealing of placements whose layers are cut into consecutive stages, compiled by numba.
 
-A stage is a number of layers and the devices that hold them. The energy for a goal is the sum of the squared parts of
-the goal that each stage lacks in capacity, and each pair of neighbours in the most flow between them, source and sink
-among them; it is 0 where a flow of the goal may pass. The true flow counts where no term is below the best.
+A stage is a number of layers and the devices that hold them. Terms are the capacity of each stage, and the maximum flow
+between neighbouring stages, also from the source and to the sink: all are upper bounds on the flow. The energy for a
+goal is the sum, over all terms, of the square of the fraction of the goal that is lacking; it is 0 where a flow of the
+goal may pass. The flow itself is computed only where all terms are above the best flow so far.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _DEVICE, _SWAP, _LAYER = 0.4, 0.35, 0.15
 
 
 class DeviceArrays(NamedTuple):
-    """Capacities of the devices, and the most flow between each two of them."""
+    """Capacities of the devices, and of the links between them."""
 
     kind: IntArray  # (n,) row of `capacity`
     capacity: FloatArray  # (kinds, L + 1) requests per second with so many layers
@@ -44,21 +45,24 @@ def anneal_stages(
     cooling: Cooling,
     seed: int,
 ) -> tuple[float, IntArray, IntArray]:
-    """Try random moves while the temperature falls; the best flow and its intervals, if it is above `best`.
+    """Run simulated annealing from stages towards a flow.
 
     Parameters
     ----------
     stage : (n,) integers
-        Stage of each device, -1 for none; it goes along.
+        Stage of each device, -1 for none; updated in place.
     length : (L,) integers
-        Layers of each of the `count` stages, all of them L; it goes along.
+        Number of layers of each of the `count` stages, L in all; updated in place.
     most : int
-        Stages that there may be.
+        Largest number of stages.
+    goal, best : float
+        Flow at which the walk ends, and flow that must be exceeded [requests/s].
 
     Returns
     -------
     tuple
-        The flow, (n, 2) intervals, and how often it was found in one number.
+        The best flow [requests/s], its (n, 2) intervals of layers, and (1,) number of improvements: if it is 0, the
+        flow is `best` and the intervals are empty.
     """
     np.random.seed(seed)
     n, layers = len(stage), len(length)
@@ -109,7 +113,7 @@ def _intervals(stage: IntArray, length: IntArray, count: int) -> IntArray:
 
 @compiled
 def _change(stage: IntArray, length: IntArray, count: int, most: int, touched: Truths) -> int:
-    """Change stages in place and mark those that are others now; return their new number."""
+    """Make a random move in place and mark the stages that it changes in `touched`; return the number of stages."""
     n = len(stage)
     draw = np.random.random()
     if draw < _DEVICE + _SWAP:
@@ -164,7 +168,7 @@ def _change(stage: IntArray, length: IntArray, count: int, most: int, touched: T
 
 @compiled
 def _place(stage: IntArray, length: IntArray, a: int, b: int) -> None:
-    """Move stage a to place b; those between move up."""
+    """Move stage a to position b in the row; stages in between shift by one."""
     moved = length[a]
     step = 1 if b > a else -1
     for s in range(a, b, step):
@@ -188,9 +192,9 @@ def _fill(
     start: IntArray,
     terms: FloatArray,
 ) -> None:
-    """Capacities of the stages that are touched at 2 s + 1, and the most flow into and out of them at 2 s, 2 s + 2.
+    """Update `terms` for touched stages s: the capacity at 2 s + 1, maximum flow into it at 2 s, out of it at 2 s + 2.
 
-    `members` and `start` are room for the devices stage by stage, idle ones first.
+    `members` and `start` are scratch for the devices sorted by stage, idle ones first.
     """
     kind, capacity, rates = devices
     n = len(kind)
@@ -237,7 +241,7 @@ def _fill(
 
 @compiled
 def _energy(terms: FloatArray, count: int, goal: float) -> tuple[float, float]:
-    """Sum over all places of the squared part of the goal that is lacking there, and the least term."""
+    """Sum of the squared fractions of the goal that the terms lack, and the least term [requests/s]."""
     energy, least = 0.0, np.inf
     for x in range(2 * count + 1):
         least = min(least, terms[x])
@@ -250,7 +254,7 @@ def _energy(terms: FloatArray, count: int, goal: float) -> tuple[float, float]:
 def _between(
     devices: DeviceArrays, senders: IntArray, receivers: IntArray, before: int, after: int, limit: float
 ) -> float:
-    """Most flow from devices with `before` layers to some with `after`, at most `limit`, which links may not lower."""
+    """Maximum flow from senders with `before` layers each to receivers with `after`; at most `limit` [requests/s]."""
     kind, capacity, rates = devices
     free = True
     for i in senders:

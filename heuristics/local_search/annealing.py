@@ -94,9 +94,10 @@ _PERIOD, _GAIN, _MOST_RATIO, _MOST_WEIGHT = 1000, 0.05, 2.0, 1.25
 def anneal_partition(
     state: PartitionState, arrays: KernelArrays, rows: Rows, cooling: Cooling, weight: FloatArray, seed: int
 ) -> None:
-    """Try random moves while the temperature falls; `state` and `weight` go along.
+    """Run simulated annealing in place from `state`.
 
-    `rows` are the predecessors of the nodes, `weight` the (k,) weights of the blocks, 1 at first.
+    `rows` are the predecessors of the nodes in compressed rows, `weight` the (k,) weights of the block costs in the
+    objective, 1 at first; both `state` and `weight` are updated.
     """
     np.random.seed(seed)
     n, k = len(state.block), len(state.time)
@@ -251,9 +252,9 @@ def _exchange(place: int, state: PartitionState, arrays: KernelArrays) -> None:
 
 @compiled(allocates=False)
 def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
-    """Another place than `now`, often one of the ends of the range, where neighbours are; and a new uniform number.
+    """Random position other than `now` in [low, high], often an end of the range, where neighbours are.
 
-    `draw` is uniform in [0, 1), and so is what remains of it after the choice.
+    `draw` is uniform in [0, 1); also returns a new uniform number, the part of `draw` that the choice has not used.
     """
     if draw < _TO_NEIGHBOURS:
         draw *= 2.0 / _TO_NEIGHBOURS
@@ -336,12 +337,12 @@ class Budget:
         self._taken, self._ended, self._begin = 0, False, CLOCK.now()
 
     def spent(self, bottleneck: float) -> bool:
-        """Whether to stop with a partition that is so good; once it is so, it stays so."""
+        """Whether to stop, given the best bottleneck so far; once true, it stays true."""
         self._ended = self._ended or self.remaining <= 0 or bottleneck <= 0 or self.limits.reached(bottleneck)
         return self._ended
 
     def take(self, moves: int) -> None:
-        """Note that so many moves were tried."""
+        """Deduct moves that were tried."""
         self.remaining, self._taken = self.remaining - moves, self._taken + moves
 
     @property
@@ -352,13 +353,16 @@ class Budget:
 
     @property
     def part(self) -> float:
-        """Part of the budget that was taken so far, at most 1."""
+        """Fraction of the budget that is used, at most 1."""
         deadline = self.limits.deadline.end
         passed = (CLOCK.now() - self._begin) / max(deadline - self._begin, 1e-9) if deadline < math.inf else 0.0
         return min(1.0, max(passed, self._taken / max(1, self._taken + self.remaining)))
 
     def size(self, planned: int, done: int, speed: float, stretch: int) -> int:
-        """Moves of a walk of which some are done: as planned, or all that are left if below `stretch` times as many."""
+        """Total moves of a walk: `planned`, or all that the budget still has if less than `stretch` times `planned`.
+
+        `done` moves are made already; `speed` [moves/s] limits the rest where time is limited.
+        """
         remaining = self.remaining
         if speed * self.limits.deadline.left < math.inf:
             remaining = min(remaining, max(1, int(speed * self.limits.deadline.left)))
@@ -380,7 +384,7 @@ class Walker:
 
     @staticmethod
     def can_walk(instance: Instance) -> bool:
-        """Whether the tables fit into 2 GiB."""
+        """Whether the (tensors, k) table of readers fits into 2 GiB."""
         return len(instance.graph.tensors.bytes) * instance.k <= _LARGEST_TABLE
 
     def walk(self, start: Partition, planned: int, *, heat: float = 1.0, stretch: int = 1) -> Partition:
@@ -391,7 +395,7 @@ class Walker:
         planned : int
             Number of moves; fewer if the budget ends before.
         stretch : int
-            Take all that is left of the budget if it is below so many times what is planned.
+            Use the whole remaining budget if it is less than `stretch` times `planned`.
         """
         budget, scale = self._budget, self._scale(start)
         cold = _COLD * min(1.0, scale)
@@ -412,7 +416,7 @@ class Walker:
         return Partition(self.instance, state.best_rank[state.best_block], start.order)
 
     def _scale(self, start: Partition) -> float:
-        """Relative change of the bottleneck to the power of 16 when an average node moves with its transfers."""
+        """Relative change of the 16th power of the bottleneck when an average node moves with its transfers."""
         nodes = self.instance.graph.n
         if self._work == 0:  # memory alone counts
             return 16 * self.instance.k / nodes
@@ -420,7 +424,7 @@ class Walker:
         return 16 * (self._work + 2 * self._transfers) / nodes / bottleneck
 
     def slice(self, partition: Partition) -> Partition:
-        """The best of the partition, from the last walk, and the slicings of orders that list its blocks one by one."""
+        """Best of the partition and the slicings of orders that list its blocks in sequence; used after a walk."""
         candidates, n = [partition], len(partition.block)
         if n <= TABLE_NODES:
             arrays, block = self._arrays, partition.block

@@ -38,7 +38,7 @@ _TO_NEIGHBOURS = 0.6
 
 
 class KindArrays(NamedTuple):
-    """Work, bandwidth and memory of each kind; what is beyond the memory takes its bytes over a rate of its own."""
+    """Work, bandwidth and memory of each kind; bytes beyond the memory are streamed at `overflow_bandwidth`."""
 
     work: FloatArray  # (T, n)
     bandwidth: FloatArray  # (T,)
@@ -60,14 +60,14 @@ def anneal_kinds(
     exchanges: float,
     seed: int,
 ) -> tuple[float, IntArray, IntArray]:
-    """Try random moves while the temperature falls; the best bottleneck seen, its blocks and their kinds.
+    """Run simulated annealing over blocks and their kinds; return the best bottleneck, its blocks and their kinds.
 
     Parameters
     ----------
     state : PartitionState
-        Of the bytes; it goes along.
+        Its times are bytes moved, without work; updated in place.
     kind : (K,) integers
-        Kind of each device: block b is on device b, and devices beyond k are free. It goes along.
+        Kind of each device: block b is on device b, and devices beyond k are free. Updated in place.
     speeds : (T, k) floats
         Bytes that each block moves in a unit of time, by its kind.
     rows : tuple
@@ -154,7 +154,7 @@ def anneal_kinds(
 
 @compiled(inline="always")
 def _cost(work: float, moving: float, resident: float, size: int, t: int, kinds: KindArrays) -> float:
-    """Cost of a block on kind t, but for the peak of its activations; an empty one costs nothing."""
+    """Cost of a block on kind t, with a constant buffer for activations; an empty block costs nothing."""
     if size == 0:
         return 0.0
     excess = resident + kinds.buffer - kinds.memory[t]
@@ -205,7 +205,7 @@ def search_kinds(
     limits : Limits
         An evaluation is a move of a walk. Without limits a dozen walks are taken.
     starts : sequence of Partition
-        Where the walks may begin, unless slicings are better.
+        Partitions from which walks may begin, unless slicings are better.
 
     Raises
     ------
@@ -230,7 +230,7 @@ def search_kinds(
 
 
 def _exchanged(best: Partition, limits: Limits) -> Partition:
-    """The answer with devices exchanged as long as that is better by their rates."""
+    """Local optimum of exchanging pairs of devices of different kinds, whose rates differ."""
     instance, again = best.instance, True
     while again:
         again, device = False, _devices(instance, best)
@@ -247,7 +247,7 @@ def _exchanged(best: Partition, limits: Limits) -> Partition:
 
 
 def _orders(instance: Instance, rng: np.random.Generator, limits: Limits) -> Iterator[IntArray]:
-    """Orders that list the blocks of good cuts for devices that are all alike."""
+    """Two topological orders, then orders that list the blocks of good partitions for devices of a single kind."""
     graph = instance.graph
     yield graph.topological_order
     yield kahn(graph, rng.random(graph.n))
@@ -265,7 +265,7 @@ def _orders(instance: Instance, rng: np.random.Generator, limits: Limits) -> Ite
 
 
 def _listed(partition: Partition) -> IntArray:
-    """The nodes in order, block by block."""
+    """(n,) nodes sorted by block, within a block by the order of the partition."""
     position = np.argsort(partition.order)
     return np.lexsort((position, partition.block))
 
@@ -323,7 +323,7 @@ def _walk(
 
 
 def _speeds(partition: Partition, rates: FloatArray, moved: FloatArray, bandwidth: FloatArray) -> FloatArray:
-    """(T, k) speeds of each block's transfers if its kind were another one and all others stayed.
+    """(T, k) bytes per unit of time that each block would move on each kind if all other blocks kept theirs.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def _speeds(partition: Partition, rates: FloatArray, moved: FloatArray, bandwidt
     moved : (k,) floats
         Bytes that each block moves.
     bandwidth : (T,) floats
-        Where a block moves nothing.
+        Speeds for blocks that move nothing.
     """
     tensors, kind, k = partition.instance.graph.tensors, partition.kind, partition.instance.k
     home, (tensor, entered) = partition.block[tensors.producer], partition.transfers
@@ -349,7 +349,7 @@ def _best(partitions: Sequence[Partition]) -> Partition:
 
 
 def _devices(instance: Instance, partition: Partition) -> IntArray:
-    """(K,) kinds: those of the blocks, any that are left for idle ones, and the free devices behind."""
+    """(K,) kind of each device: first the k blocks (idle ones get any kind left over), then the free devices."""
     spare = list(instance.machines.sequence)
     if instance.machines.is_fixed:
         return np.array(spare)

@@ -77,10 +77,10 @@ def join_by_reach(
 def join_by_degree(
     source: IntArray, reader: IntArray, size: FloatArray, limit: FloatArray, kind: IntArray, target: int
 ) -> IntArray:
-    """Join nodes with the only node that they read from, in the order of the edges.
+    """Join each node with a single predecessor to that predecessor, in the order of the edges.
 
-    What a cluster reads comes in at one node, from which an edge path leads to all others of it; so there is no cycle.
-    Parameters are those of `join_by_reach`; for nodes that only one node reads, turn the edges round.
+    All edges into a cluster end at one node, from which paths lead to its other nodes, so that no cycle arises.
+    Parameters are those of `join_by_reach`; for nodes with a single successor, reverse the edges.
     """
     n = size.shape[1]
     degree, cluster, total = np.zeros(n, dtype=np.int64), np.arange(n), size.copy()
@@ -261,8 +261,8 @@ def cycle(
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
     others : sequence of Partition, optional
         If given, only nodes are joined that share a block in `best` and in each of these, and half of the cycles begin
-        from `best`, the others from new cuts of what is joined. In two fifths of them all but the last walk is done
-        with other work and tensors.
+        from `best`, the others from new cuts of the coarse graph. In two fifths of the cycles, all walks but the last
+        one use randomly changed work and tensors.
     """
     coarse = _vary(instance, rng) if others is not None and rng.random() < _VARIED else instance
     levels = _coarsen(coarse, rng, budget, [] if others is None else [parent.block for parent in (best, *others)])
@@ -449,14 +449,14 @@ class Pool:
             self._add(partition)
 
     def add(self, partition: Partition) -> None:
-        """Let what another search made of the best join, if this generation does not stem from nothing, or the next."""
+        """Add a partition of another search, to the next generation if this one began without members."""
         if self._kept:
             self._kept.append(partition)
         else:
             self._add(partition)
 
     def _add(self, partition: Partition) -> None:
-        """Let `partition` join if there is room, or in place of one that is no better."""
+        """Add a partition if there is room; else it replaces the most similar member that is no better."""
         self._idle += 1
         if any(np.array_equal(partition.block, other.block) for other in self._members):
             return
@@ -471,7 +471,7 @@ class Pool:
             self._members[alike] = partition
 
     def breed(self, best: Partition) -> Partition:
-        """A cycle from nothing while the pool is filled, then from one or two of its partitions.
+        """Run a cycle from new cuts while the pool is being filled, later from one or two members; return its result.
 
         Parameters
         ----------
@@ -489,7 +489,7 @@ class Pool:
         return child
 
     def _renew(self) -> None:
-        """Start a generation: the first and every second one from nothing, the others from the better halves of two."""
+        """Start a generation: by turns an empty one, and one of the better halves of the last two generations."""
         half = sorted(self._members, key=lambda partition: partition.preference)[: _SIZE // 2]
         survivors = [*half, *self._kept] if self._kept else []
         self._members, self._kept = [], [] if self._kept else half
@@ -498,7 +498,7 @@ class Pool:
         self._idle, self._until = 0, self._budget.part + _FILLING * (1 - self._budget.part)
 
     def _parents(self) -> list[Partition]:
-        """One or two partitions, the better one first; each is the better of two that are drawn."""
+        """One or two random members, the better one first; of two, each is the winner of a tournament."""
         drawn = [self._members[i] for i in self._rng.permutation(len(self._members))[:4]]
         if self._rng.random() < _ALONE:
             return drawn[:1]

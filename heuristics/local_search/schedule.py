@@ -81,7 +81,7 @@ def search_by_gain(
 
 @dataclass(eq=False)
 class _Arm:
-    """A search with the time that it took and what it gained."""
+    """A search with the time that it has used and its gains."""
 
     run: Callable[[Partition], Partition]
     least: float  # part of the time

@@ -46,7 +46,7 @@ def queues_of(block: IntArray, order: IntArray, k: int, tensors: int) -> Queues:
 
 @compiled(allocates=False)
 def requeue(v: int, b: int, queues: Queues) -> None:
-    """Take node `v` from its ring into that of block `b`."""
+    """Move node `v` from its ring into the ring of block `b`."""
     n = len(queues.position)
     before, after = queues.previous[v], queues.following[v]
     queues.following[before], queues.previous[after] = after, before
@@ -205,7 +205,10 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
 def places_for(
     v: int, state: PartitionState, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> tuple[int, int]:
-    """First and last place of a block that node `v` can be in while all others stay; `before` are predecessors."""
+    """First and last position in the row of blocks that node `v` can move to while all other nodes stay.
+
+    `before_start` and `before` are the predecessors in compressed rows.
+    """
     low, high = arrays.first[v], min(arrays.last[v], len(state.time) - 1)
     for e in range(before_start[v], before_start[v + 1]):
         low = max(low, state.rank[state.block[before[e]]])
@@ -216,7 +219,7 @@ def places_for(
 
 @compiled(allocates=False)
 def is_missed(v: int, w: int, a: int, b: int, state: PartitionState, arrays: KernelArrays) -> bool:
-    """Whether block a would hold too few of what is counted without `v`, or b without `w` unless it is `v`."""
+    """Whether moving `v` from block a to b, and `w` back unless it is `v`, breaks an `at_least` rule of a or b."""
     for i in range(len(arrays.least)):
         change = arrays.counted[i, v] - (arrays.counted[i, w] if w != v else 0)
         if change > 0 and _count(i, a, state, arrays) - change < arrays.least[i]:
@@ -266,7 +269,7 @@ def times_after(v: int, a: int, b: int, state: PartitionState, arrays: KernelArr
 
 @compiled(allocates=False)
 def move(v: int, a: int, b: int, times: tuple[float, float], state: PartitionState, arrays: KernelArrays) -> None:
-    """Take `v` from block a to block b, except among their members; `times` are their costs without overflow then."""
+    """Move `v` from block a to block b, but leave `members` to `settle`; `times` are the new costs without overflow."""
     state.block[v] = b
     state.size[a] -= 1
     state.size[b] += 1

@@ -17,7 +17,7 @@ from instances.partitioning.peaks import KernelArrays
 
 @compiled
 def segment_costs_kernel(order: IntArray, arrays: KernelArrays) -> FloatArray:
-    """See `heuristics.orders.slicing.segment_costs`."""
+    """(n, n) cost of every segment, as `heuristics.orders.slicing.segment_costs`."""
     n = len(order)
     peaks = segment_peaks(order, arrays)
     row, memory, last_read, produced_at, unread, last_use = start_rows(n, arrays)
@@ -80,7 +80,10 @@ def add_node(
 
 @compiled
 def add_memory(r: int, v: int, arrays: KernelArrays, memory: FloatArray, last_use: IntArray) -> float:
-    """The same for parameter bytes; a shared parameter counts once in a segment."""
+    """Extend all segments by the parameter bytes of node `v` at position `r`; return the change of the sum of `memory`.
+
+    A shared parameter counts once in a segment.
+    """
     memory[r] = arrays.held_bytes[v]
     change = arrays.held_bytes[v]
     for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
@@ -96,7 +99,7 @@ def add_memory(r: int, v: int, arrays: KernelArrays, memory: FloatArray, last_us
 
 @compiled(inline="always")
 def overflow_time(l: int, r: int, params: float, peaks: FloatArray, arrays: KernelArrays) -> float:  # noqa: E741
-    """Time of what the segment from l to r holds beyond the memory."""
+    """Time to stream the bytes that the segment from l to r needs beyond the memory."""
     if arrays.memory == math.inf:
         return 0.0
     peak = peaks[l, r] if arrays.needs_peaks else arrays.activation_buffer
@@ -226,7 +229,7 @@ def slice_kernel(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
 
 @compiled
 def slice_within(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatArray, IntArray]:
-    """The same under constraints: segment b is block b, which holds enough of what is counted and is empty only so.
+    """Best slicings under windows and `at_least` rules, in which segment b is block b and may be empty without rules.
 
     Returns
     -------

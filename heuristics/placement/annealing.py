@@ -51,7 +51,7 @@ def anneal_placement(
     start : Placement, optional
         By default all nodes on device 0.
     simulations : int
-        How many at most.
+        Largest number of simulations.
     hot, cold : float
         First and last temperature, in work of the whole graph; at 0 only moves that make nothing worse are kept.
 
@@ -236,7 +236,7 @@ class _Search:
         return True
 
     def _ends(self) -> bool:
-        """Whether to stop with what there is."""
+        """Whether to stop with the best placement so far."""
         overflow, time = _rank(self._best())
         good = time <= self.instance.lower_bound * (1.0 + _ROUNDING)
         return self.limits.deadline.passed or (overflow == 0.0 and (good or self.limits.reached(time)))
@@ -261,7 +261,7 @@ class _Search:
             self.lanes.append(lane)
 
     def _load(self, lane: Lane) -> tuple[float, float]:
-        """Make a lane the current placement; its bytes of overflow and time."""
+        """Make a lane the current placement; return its bytes of overflow and its time."""
         self.state.order[:], self.state.device[:], self.state.eager[:] = lane.order, lane.device, lane.eager
         time, overflow = begin(self.arrays, self.state), 0.0
         if self.arrays.limited:

@@ -138,7 +138,7 @@ def sequences(instance: PlacementInstance) -> Sequences:
 
 
 def _tails(instance: PlacementInstance) -> FloatArray:
-    """(n,) time of the longest way that follows each node, on the fastest device."""
+    """(n,) length of the longest path behind each node on the fastest device, in the time unit of the work."""
     graph = instance.graph
     work, tail = instance.work / instance.speeds.max(), np.zeros(graph.n)
     start, child = graph.successors
@@ -300,7 +300,7 @@ def accept(state: Sequences) -> None:
 
 @compiled(allocates=False)
 def forget(state: Sequences) -> None:
-    """Bring back the times of before a trial; `order` is still that of the trial."""
+    """Restore the times from before a trial; `order` is still that of the trial."""
     for i in range(state.trial[_LOW], state.trial[_HIGH]):
         v = state.order[i]
         state.start[v], state.end[v] = state.old_start[i], state.old_end[i]
@@ -346,7 +346,7 @@ _COUNT, _SHIFTED, _POSITION_BEFORE, _FLIPPED = range(4)
 
 
 class Lane(NamedTuple):
-    """A placement with an order, as the top of this file writes it."""
+    """A placement with an order: topological order, device of each node, and whether each tensor is sent eagerly."""
 
     order: Index
     device: Index
@@ -355,7 +355,7 @@ class Lane(NamedTuple):
 
 
 class _Moves(NamedTuple):
-    """The last move, to take it back, and the critical chain."""
+    """Log of the last move, to undo it, and nodes of the critical chain."""
 
     last: IntArray  # nodes that changed the device; the node that changed its position, which one; the tensor
     node: IntArray
@@ -374,10 +374,10 @@ def walk(
     cooling: Cooling,
     seed: int,
 ) -> None:
-    """Try random moves from the placement in `state`, whose overflow and time are `value`.
+    """Run simulated annealing from the placement in `state`; `value` holds its bytes of overflow and its time.
 
-    Temperatures are times. A threshold is drawn before a move is tried: the current time and what the temperature
-    allows. While devices overflow, time counts for nothing against fewer bytes of overflow.
+    Temperatures are times. A threshold is drawn before each move: the current time plus an exponential random number
+    whose mean is the temperature. Fewer bytes of overflow always come before less time.
     """
     np.random.seed(seed)
     n = len(state.order)
@@ -535,7 +535,7 @@ def _take_back(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> None:
 
 @compiled(allocates=False)
 def _trace(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> None:
-    """Walk back from a node that ends last, each time to what its start has waited for."""
+    """Fill in the critical chain: from the node that ends last back to the node for which each start has waited."""
     n, k = len(state.order), arrays.devices
     v, length = state.order[0], 0
     for u in range(n):

@@ -144,7 +144,7 @@ def _undirected(instance: PlacementInstance) -> tuple[scipy.sparse.csr_array, In
 
 
 def _whole(values: FloatArray) -> IntArray:
-    """Rounded; sums must stay below what 32 bits hold."""
+    """Values rounded to integers, scaled so that their sum fits into 32 bits."""
     return np.round(values * min(1.0, 2**30 / max(1.0, values.sum()))).astype(np.int64)
 
 

@@ -63,7 +63,7 @@ class Starts(NamedTuple):
 
 
 class PlanState(NamedTuple):
-    """A plan and its order of execution, as the search changes it; rows beyond the stages are of no matter."""
+    """A plan and its order of execution, as arrays that the search changes; rows beyond the stages are unused."""
 
     cuts: IntArray  # (s + 1,)
     replicas: IntArray  # (s + 1,): those of each stage, then the number of idle devices
@@ -101,9 +101,9 @@ def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: 
     Parameters
     ----------
     times : Times
-        Of S stages or more; the first S count.
+        Times of at least S stages, of which the first S are used.
     warmup : (S,) integers
-        Not rising, from 1 to M.
+        Forward passes of each stage before its first backward pass: not increasing, from 1 to M.
     starts : Starts
         Filled in.
     """
@@ -331,7 +331,7 @@ def _move_cut(state: PlanState, S: int) -> bool:
 
 @compiled
 def _move_replica(state: PlanState, S: int) -> bool:
-    """Let one stage have a device more and another one less; the idle devices count as a stage here."""
+    """Move a device from one stage to another, idle devices counting as a stage; return whether that was possible."""
     giver, taker = np.random.randint(0, S + 1), np.random.randint(0, S + 1)
     if giver == taker or state.replicas[giver] < (2 if giver < S else 1):
         return False
@@ -354,7 +354,7 @@ def _move_replica(state: PlanState, S: int) -> bool:
 
 @compiled
 def _reorder(order: IntArray) -> bool:
-    """Swap two devices, or reverse all from one to the other."""
+    """Swap two devices in the order, or reverse the segment between them; return whether the order changed."""
     i, j = np.random.randint(0, len(order)), np.random.randint(0, len(order))
     if i >= j:
         return False

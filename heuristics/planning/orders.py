@@ -183,7 +183,7 @@ def better_cuts(best: Timeline, deadline: Deadline) -> Timeline:
 def _recomputing(
     instance: TrainingInstance, cuts: list[int], devices: Sequence[tuple[int, ...]], lists: PassLists
 ) -> Iterator[Plan]:
-    """The plan, if it fits with these orders, perhaps with recomputation in all stages; else None."""
+    """Yield the plan if it fits with these orders, else with recomputation in all stages if that fits; else nothing."""
     for again in (False, True) if instance.recomputation else (False,):
         try:
             plan = Plan(instance, tuple(cuts), tuple(devices), (again,) * len(devices))

@@ -56,7 +56,7 @@ from instances.planning.timeline import Timeline
 
 
 class Scored(NamedTuple):
-    """Data needed to evaluate plans, beside the arrays of the question."""
+    """Data to evaluate plans, in addition to the arrays of the question."""
 
     inputs: FloatArray  # as `TrainingInstance.input_sums`
     ports: Ports
@@ -176,7 +176,7 @@ def _flows(
 
 @compiled(allocates=False)
 def _count(counts: FloatArray, server: IntArray, order: IntArray, place: int, r: int) -> None:
-    """Add the r devices from a place of the order on to the counts of their servers."""
+    """Count the r devices from a position of the order on by server, adding to `counts`."""
     for u in range(place, place + r):
         counts[server[order[u]]] += 1.0
 
@@ -244,7 +244,7 @@ def _change(state: PlanState, M: int, scored: Scored) -> bool:
 
 @compiled
 def _swap_servers(order: IntArray, server: IntArray) -> bool:
-    """Let the devices of two servers change places, as many as both have."""
+    """Exchange the devices of two random servers in the order, as many as both have; return whether it changed."""
     g, h = np.random.randint(0, server[-1] + 1), np.random.randint(0, server[-1] + 1)
     if g == h:
         return False
@@ -256,7 +256,7 @@ def _swap_servers(order: IntArray, server: IntArray) -> bool:
 
 @compiled
 def _swap_groups(state: PlanState) -> bool:
-    """Let two stages change their devices."""
+    """Exchange the devices of two random stages; return whether the order changed."""
     S = state.counts[0]
     n, k = np.random.randint(0, S), np.random.randint(0, S)
     if n >= k:
@@ -391,12 +391,12 @@ class _Search:
         self.hurried = limits.deadline.left < math.inf and instance.chain.n * instance.cluster.n > _LARGE
 
     def start(self) -> None:
-        """An even plan, then the least load along one order."""
+        """Add an even plan, then plans of least load along one order of the devices."""
         self._add("even", self._even())
         self._add("prm", self._least_load(recursive_device_order(self.instance.cluster)))
 
     def least_bounds(self) -> None:
-        """Plans of the paper's planners, and the least load and bound along more orders."""
+        """Add plans of the paper's planners, and those of least load and least bound along more orders."""
         planners: dict[str, Callable[[TrainingInstance], Iteration]]
         interrupt = Limits(Deadline(interrupted=self.limits.deadline.interrupted))
         planners = {"spp": spp, "improved": partial(improved, rng=self.rng, limits=interrupt)}

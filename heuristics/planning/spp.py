@@ -26,7 +26,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def recursive_device_order(cluster: Cluster, *, smaller_first: bool = True) -> IntArray:
-    """Order the devices, (V,), such that slow links lie between distant places.
+    """(V,) order of the devices in which slow links lie between distant positions.
 
     The devices are split along a global minimum cut of their bandwidths, and both sides are ordered alike. The paper
     does not say which side comes first; here it is the one with fewer devices, or the other one if not `smaller_first`,

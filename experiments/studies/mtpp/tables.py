@@ -221,13 +221,16 @@ class Grid:
 
 
 def heuristic_grid(frame: pd.DataFrame) -> Grid:
-    """Costs of each heuristic's partitions over *simple*."""
+    """Logarithms of the bottlenecks of each heuristic over the bound *simple*."""
     rows = frame[frame["kind"] == "heuristic"]
     return _grid(frame, rows, _logarithm(ratio_of(rows["bottleneck"], rows["simple"])))
 
 
 def bound_grid(frame: pd.DataFrame) -> Grid:
-    """Each bound over *simple*, at least 1 but for relaxations; a missing bound counts as 1."""
+    """Logarithms of each bound over *simple*; missing bounds, and those below *simple*, count as 1.
+
+    Values of linear relaxations may be below *simple*.
+    """
     rows = frame[frame["kind"] == "model"]
     bound = np.fmax(rows["bound"].to_numpy(), rows["simple"].to_numpy())
     linear = rows["method"].str.endswith(LP_SUFFIX) & rows["bound"].notna()
@@ -291,7 +294,7 @@ def primal_table(frame: pd.DataFrame) -> Table:
 
 
 def _table_of_seconds(name: str, title: str, frame: pd.DataFrame, rows: pd.DataFrame, values: list[float]) -> Table:
-    """Table of mean seconds: geometric means of seconds + 1, less 1, in which a millionth of a second is like none."""
+    """Table of shifted geometric means [s]: of seconds + 1, less 1, so that very short times hardly count."""
     grid = _grid(frame, rows, np.log1p(np.array(values)))
     table = table_of(name, f"{title} (mean of seconds + 1, less 1)", grid)
     less = {name: table.cells[name] - 1 for name in ("value", "low", "high")}

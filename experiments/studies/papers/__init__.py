@@ -1,1 +1,1 @@
-"""Numbers of the three papers beside our own, with a verdict and its reason for each."""
+"""Published numbers of the three papers beside those measured here, with a verdict and its reason for each."""

@@ -1,4 +1,4 @@
-"""The paper on partitions: its numbers beside ours."""
+"""Numbers of the paper on partitioning (MTPP) beside those measured here."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PartitionRuns:
     Parameters
     ----------
     rows : sequence of Row
-        Those of partition.
+        Rows of the plan whose study is "partition".
     regal : str, optional
         Folder of REGAL's test graphs; without it graphs in their style stand in.
     profile : str, optional
@@ -67,9 +67,9 @@ class PartitionRuns:
     Attributes
     ----------
     jobs : list of PartitionJob
-        All different ones.
+        Distinct jobs.
     left_out : list of str
-        What is not run, and why.
+        Sentences on what is not run, and why.
     rows : sequence of Row
     fingerprint : set of str
         Keys of the runs of random-1 on all of REGAL's graphs, whatever the profile; empty without the folder.
@@ -187,15 +187,15 @@ _SHOWN, _FINGERPRINT = "random-1", 0.01
 
 
 class PartitionMeasures:
-    """Grids of the items of MTPP, and what they say of its numbers.
+    """Measurements for the numbers of MTPP, from grids of ratios: one for each table or figure (item) of the paper.
 
     Parameters
     ----------
     study : PartitionRuns
     runs : sequence of Run
-        All that its jobs made.
+        Runs of all its jobs.
     regal : bool
-        Whether the graphs of Tables 4 to 6 are read from a folder of REGAL's.
+        Whether the graphs of Tables 4 to 6 are read from a folder of REGAL's files.
     """
 
     def __init__(self, study: PartitionRuns, runs: Sequence[Run], regal: bool) -> None:

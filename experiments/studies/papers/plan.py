@@ -34,7 +34,7 @@ _MEMBERS = {
 
 @dataclass(frozen=True)
 class Row:
-    """Runs for some items, in one profile."""
+    """Runs for some tables or figures (items) of a paper, in one profile."""
 
     paper: str
     items: tuple[str, ...]
@@ -54,12 +54,12 @@ class Row:
 
 
 def papers_of(word: str) -> tuple[str, ...]:
-    """The papers of a word: one of them, or all.
+    """Names of papers: all for "all", else the given name alone.
 
     Raises
     ------
     InputError
-        If there is none of this name.
+        If there is no paper of this name.
     """
     if word == "all":
         return PAPERS
@@ -74,7 +74,7 @@ def read_plan(profile: str, path: str | Path = OWN) -> list[Row]:
     Raises
     ------
     InputError
-        If there is no such profile, or the file has names that nobody knows, lacks something for the profile, or asks
+        If there is no such profile, or the file has unknown names, lacks something for the profile, or asks
         for one item on two sets of graphs.
     OSError
         If it cannot be read.
@@ -97,7 +97,7 @@ def read_plan(profile: str, path: str | Path = OWN) -> list[Row]:
 
 
 class _Reader:
-    """Reads the members of one row; errors name their place."""
+    """Reads the members of one row; errors name the row and the member."""
 
     def __init__(self, place: str, row: Any, profile: str) -> None:
         if not isinstance(row, dict):

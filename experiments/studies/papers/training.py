@@ -1,4 +1,4 @@
-"""The papers on training and on placement: their numbers beside ours."""
+"""Numbers of the papers on pipelined training (SPP) and on placement (Placeto) beside those measured here."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TrainingMeasures:
     ----------
     asked : sequence of Question
     runs : sequence of Run
-        All that the jobs of these questions made.
+        Runs of all jobs of these questions.
 
     Attributes
     ----------
@@ -199,14 +199,14 @@ _NMT_4 = "NMT 4 GPUs"
 
 
 class PlacementMeasures:
-    """Numbers of runs of networks.
+    """Measurements for the numbers of Placeto, from runs of learned placement.
 
     Parameters
     ----------
     runs : sequence of Run
-        Those that failed are left out.
+        Failed runs are left out.
     budget : NetworkBudget
-        With which they were made.
+        Lengths of the trainings and searches of these runs.
     why : str
         Why nothing was run, if so.
 

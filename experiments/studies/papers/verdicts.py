@@ -133,7 +133,7 @@ def _read(name: str) -> list[dict[str, str]]:
 class Part:
     """One measurement with its interval, used to decide on a claim.
 
-    What is computed without chance, as a plan's time, is its own interval; what has none is NaN there.
+    The interval of a number computed without chance, such as a plan's time, is that number; a missing end is NaN.
     """
 
     value: float

@@ -35,8 +35,8 @@ _STARTS, _KEYS, _DECODED = 200, 100, 10**8
 def metis(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
     """Parts of equal work with few bytes between them by METIS, made acyclic.
 
-    Parts are numbered by the mean place of their nodes in a topological order. A node before which one of a later part
-    lies moves there, so that all edges point forwards. The best of many seeds is the answer.
+    Parts are numbered by the mean position of their nodes in a topological order. A node with a predecessor in a later
+    part moves to that part, so that all edges point forwards. The best partition of many seeds is the answer.
     """
     limits = limits or Limits()
     question = PlacementInstance(instance.graph, Machines.alike(instance.k, instance.platform.bandwidth))

@@ -127,7 +127,7 @@ class NetworkJob(StudyJob):
         return [_KIND, self.name, self.devices, self.what, self.options]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
-        """One line for the file of runs."""
+        """The run as a row for the file of runs."""
         about = {"kind": _KIND, "instance": self.name, "k": self.devices, "method": self.what, "options": self.options}
         return self.line(about, seconds, error, {"answer": answer or None})
 

@@ -48,7 +48,7 @@ class Against(NamedTuple):
 
 
 def against(runs: Sequence[Run], cell: Cell) -> Against:
-    """Compare the published network with the recurrent planner."""
+    """Comparison of the published network with the recurrent planner on one network."""
     ours, rnn = (answer_of(runs, what, cell) for what in ("published", "recurrent"))
     best, other = best_of(ours), best_of(rnn)
     reduction = None if best is None or other is None else 1 - best["time"] / other["time"]

@@ -74,7 +74,7 @@ class ServingJob(StudyJob):
         return hashlib.sha256(json.dumps([*self.question, package_version()]).encode()).hexdigest()
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
-        """One line for the file of runs."""
+        """The run as a row for the file of runs."""
         about = {
             "kind": _KIND,
             "instance": f"{self.network}, {self.phase}",

@@ -191,7 +191,7 @@ def cycles(stages: int, microbatches: int) -> int:
 
 
 def flat_from(workloads: Sequence[float]) -> int:
-    """Number of stages from which on W is stable, that of the plan with one stage being first.
+    """Number of stages from which on W is stable; `workloads` begins with the plan of one stage.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def _answer(planner: str, instance: TrainingInstance) -> Iteration | None:
 
 
 def _memory(iteration: Iteration) -> Iterator[float]:
-    """Bytes on the fullest device of each pipeline."""
+    """Bytes on the fullest device of each pipeline of an iteration."""
     for schedule in iteration.schedules:
         plan, alone = schedule.plan, schedule.plan.n_stages == 1
         yield float((plan.memory_needed([plan.instance.microbatches]) if alone else schedule.memory_needed).max())

@@ -273,7 +273,7 @@ def _fastest(frame: pd.DataFrame, figure: str, text: str) -> PaperClaim:
 
 
 def _with_both_sides(frame: pd.DataFrame, figure: str, label: str, rival: str) -> str:
-    """Words on SPP if it also tries the larger side of each cut first; may be empty."""
+    """Clause on SPP if it also tries the larger side of each cut first; may be empty."""
     ours, other = (mean_times(frame, figure, method).get(label, math.nan) for method in (BOTH_SIDES, rival))
     return "" if math.isnan(ours) else f"; with both sides of each cut first {percent(other / ours)}"
 

@@ -68,7 +68,7 @@ class UnlikeJob(StudyJob):
         return ["unlike", self.network, self.cluster, self.phase, PHASES[self.phase], NETWORKS[self.network]]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
-        """One line for the file of runs."""
+        """The run as a row for the file of runs."""
         about = {
             "kind": "unlike",
             "instance": f"{self.network}, {self.phase}, {self.cluster}",
@@ -106,7 +106,7 @@ class FlowJob(StudyJob):
         return ["flow", self.digest, self.limit, _SEED]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
-        """One line for the file of runs."""
+        """The run as a row for the file of runs."""
         about = {"kind": "unlike", "instance": Path(self.file).stem, "k": self.devices, "method": "flow"}
         return self.line(about, seconds, error, dict.fromkeys(("published", "flow", "most", "by")) | answer)
 
@@ -210,8 +210,8 @@ def divided(layers: int, weights: Sequence[float]) -> list[int]:
 def shared_out(instance: Instance, rule: str) -> Partition:
     """The cut of a chain of layers by a rule, on all devices in the order of their kinds.
 
-    What is before and behind the layers is with the first and the last one. A device that
-    the rule gives no layer stays idle.
+    Nodes before the layers are on the device of the first layer, nodes after them on that of the last one. A device to
+    which the rule gives no layer stays idle.
     """
     n, kinds = instance.graph.n, instance.machines.kinds
     weights = [RULES[rule](kind, float(instance.work[t, n // 2])) for t, kind in enumerate(kinds)]

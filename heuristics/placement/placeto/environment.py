@@ -77,7 +77,7 @@ class Environment:
     best : (e,) floats
         Least objective of the complete placements of each episode so far, and where none is, that of device 0.
     best_place : (e, n) integers
-        Where it was.
+        The placement of that objective.
     simulations : int
         Calls of the simulator, also those for a part of the nodes. A step that leaves a node where it is needs none.
     """

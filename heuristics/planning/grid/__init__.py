@@ -1,4 +1,4 @@
-"""Searches for training plans in a grid.
+"""Searches for training plans with degrees of parallelism (a grid of devices).
 
 - `uniform`: plans with the same degrees, layers and recomputation in all stages
 - `search`: those, then plans of the program over stages

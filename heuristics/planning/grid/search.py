@@ -1,4 +1,4 @@
-"""The search for plans in a grid: moves of cuts, what fits, and why nothing does."""
+"""Search for plans with degrees of parallelism: moves of cuts, recomputation that fits, and why no plan fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Stages = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def every_plan(question: GridInstance, arrays: GridArrays, setting: Setting) -> list[Stages] | None:
-    """Cuts and tensor degrees of all plans of a setting, also in turns; None if there are too many."""
+    """Cuts and tensor degrees of all plans of a setting, also interleaved ones; None if there are too many."""
     L, T = question.layers, len(arrays.degrees)
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     K = question.servers.devices // (setting.pipelines * setting.context)
@@ -79,7 +79,7 @@ def exchanged(stages: Stages, pair: tuple[int, int]) -> Stages | None:
 
 
 def dealt(cuts: tuple[int, ...], turns: int) -> tuple[int, ...]:
-    """Cuts of stages in turns, where each group keeps its number of layers."""
+    """Cuts of interleaved stages, `turns` for each group, where each group keeps its number of layers."""
     counts = np.diff(cuts)
     rows = counts // turns + (np.arange(turns)[:, None] < counts % turns)
     return (0, *np.cumsum(rows).tolist())
@@ -103,7 +103,7 @@ class Fitting:
     def modes(self, cuts: tuple[int, ...], tensor: tuple[int, ...], part: float = 1.0) -> tuple[str, ...] | None:
         """(L,) modes of recomputation with which each group fits into a fraction of memory; None if one does not.
 
-        In turns a group holds microbatches of all its stages, here as many of each, so that it may need more.
+        An interleaved group keeps microbatches of all its stages; here all have as many, so that it may need more.
         """
         S, runs = len(tensor), tuple(pairwise(cuts))
         v, modes = len(runs) // S, np.empty(cuts[-1], dtype=object)
@@ -262,12 +262,12 @@ class GridSearch:
 
     @property
     def until(self) -> Deadline:
-        """When the search ends; it is extended while no plan is known."""
+        """Deadline of the search, which is extended while no plan is known."""
         return self._last if self.ceiling == np.inf else self.deadline
 
     @property
     def over(self) -> bool:
-        """Whether the search must end."""
+        """Whether the time of the search is up."""
         return self.until.passed
 
     def offer(self, sketch: Sketch) -> float:
@@ -418,7 +418,7 @@ def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]
 
 
 def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
-    """Try uniform plans, then those in turns that need recomputation."""
+    """Try uniform plans, then interleaved ones that need recomputation."""
     question = search.question
     coming = _in_turns([uniform_sketches(question, arrays, setting) for setting, arrays in settings])
     sketches = _listed(coming, search.deadline.share(_LISTED))

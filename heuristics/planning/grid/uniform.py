@@ -131,9 +131,9 @@ class _Sums:
 
 
 def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Setting) -> Iterator[Sketch]:
-    """Uniform plans of a setting for all tensor degrees and numbers of groups and turns that may fit.
+    """Uniform plans of a setting for all tensor degrees, numbers of groups, and stages a group (turns) that may fit.
 
-    Those in turns that do not fit without recomputation come once without modes.
+    Interleaved plans that do not fit without recomputation come once, without modes of recomputation.
     """
     chain, fixed = question.chain(setting.micro_batch), question.fixed
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
@@ -172,7 +172,7 @@ def _differences(sums: FloatArray) -> FloatArray:
 def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_each: float) -> bool:
     """Whether each group may fit, by a lower bound on the bytes that it keeps.
 
-    In turns it keeps at least what it runs before its first backward pass: S microbatches of each turn but the last.
+    An interleaved group keeps at least the microbatches before its first backward pass: S of each turn but the last.
     """
     stages = np.arange(len(cuts) - 1, 0, -1)
     S = len(stages) // v
