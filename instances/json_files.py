@@ -88,13 +88,13 @@ class Value:
         stated.fail(f"this is {stated.data!r}; expected {formats}.")
 
     def items(self) -> list[Value]:
-        """Items of a list."""
+        """The items of the value, a list; an `InputError` if it is none."""
         if not isinstance(self.data, list):
             self.expected("a list […]")
         return [Value(item, self.file, f"{self.path}[{i}]") for i, item in enumerate(self.data)]
 
     def number(self) -> float:
-        """A finite number."""
+        """The value as a finite number; an `InputError` if it is none."""
         if isinstance(self.data, bool) or not isinstance(self.data, int | float):
             self.expected("a number")
         try:
@@ -106,15 +106,15 @@ class Value:
         return number
 
     def optional_number(self) -> float | None:
-        """A finite number, or None if the value is null."""
+        """The value as a finite number, or None if it is null; an `InputError` if it is neither."""
         return None if self.data is None else self.number()
 
     def limit(self) -> float:
-        """A finite number, or infinity if the value is null."""
+        """The value as a finite number, or infinity if it is null; an `InputError` if it is neither."""
         return math.inf if self.data is None else self.number()
 
     def whole(self) -> int:
-        """A whole number."""
+        """The value as a whole number; an `InputError` if it is none."""
         if isinstance(self.data, bool) or not isinstance(self.data, int):
             self.expected("a whole number")
         if abs(self.data) >= 2**63:
@@ -122,37 +122,37 @@ class Value:
         return int(self.data)
 
     def whole_numbers(self) -> list[int]:
-        """A list of whole numbers."""
+        """The value as a list of whole numbers; an `InputError` if it is none."""
         if isinstance(self.data, list) and all(type(item) is int and abs(item) < 2**63 for item in self.data):
             return self.data
         return [item.whole() for item in self.items()]  # finds what is wrong
 
     def numbers(self) -> list[float]:
-        """A list of finite numbers."""
+        """The value as a list of finite numbers; an `InputError` if it is none."""
         if isinstance(self.data, list) and all(type(item) is float and math.isfinite(item) for item in self.data):
             return self.data
         return [item.number() for item in self.items()]  # whole numbers become floats, and what is wrong is found
 
     def text(self) -> str:
-        """A string."""
+        """The value as a string; an `InputError` if it is none."""
         if not isinstance(self.data, str):
             self.expected("a string")
         return str(self.data)
 
     def one_of(self, choices: Collection[str]) -> str:
-        """A string, refused unless it is one of the choices."""
+        """The value as a string; an `InputError` unless it is one of the choices."""
         if self.text() not in choices:
             self.fail(f"this is {self.data!r}{one_of(choices, self.data)}")
         return self.text()
 
     def truth(self) -> bool:
-        """True or false."""
+        """The value as a bool; an `InputError` if it is neither true nor false."""
         if not isinstance(self.data, bool):
             self.fail("expected true or false.")
         return self.data
 
     def texts(self) -> list[str]:
-        """A list of strings."""
+        """The value as a list of strings; an `InputError` if it is none."""
         return [item.text() for item in self.items()]
 
     def expected(self, what: str) -> NoReturn:

@@ -239,7 +239,7 @@ def _one_of(kinds: list[Any]) -> _Coder:
 
 
 def _member(name: str, hint: Any) -> str:
-    """Name of the member of a field."""
+    """Name of the JSON member of a record field: that of its `Named` note, else the field's own name."""
     return next((note.name for note in getattr(hint, "__metadata__", ()) if isinstance(note, Named)), name)
 
 

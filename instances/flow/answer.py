@@ -201,7 +201,10 @@ def _best_tick(instance: FlowInstance, interval: IntArray, rates: FloatArray, in
 
 @compiled
 def network_of(layers: int, interval: IntArray, capacity: FloatArray, rates: FloatArray) -> FloatArray:
-    """(N, N) capacities between source, 0, sink, 1, and the way in and the way out of each device."""
+    """(2n + 2, 2n + 2) capacities of arcs [requests/s].
+
+    Node 0 is the source, 1 the sink, 2 + i the entry and 2 + n + i the exit of device i.
+    """
     n = len(interval)
     source, sink = n, n + 1  # in `rates`
     arcs = np.zeros((2 * n + 2, 2 * n + 2))

@@ -1,4 +1,4 @@
-"""Paths of blocks over kinds of devices, compiled by numba."""
+"""Consecutive blocks on kinds of devices: paths of least bottleneck, compiled by numba."""
 
 from __future__ import annotations
 
@@ -448,7 +448,7 @@ _MOST_WINDOWED_WORK = 2**29
 
 
 class StepWindows(NamedTuple):
-    """First and last place that a step may be in, as costs are indexed."""
+    """First and last of the k device slots in which a block from position i to j + 1 may run, at [i, j]."""
 
     first: IntArray  # (m, m)
     last: IntArray  # (m, m)

@@ -110,7 +110,7 @@ class ServedChain:
 
     @cached_property
     def weight_bytes(self) -> tuple[int, ...]:
-        """Bytes of weights on each device of a stage."""
+        """For each stage, the bytes of weights on one of its devices."""
         question = self.question
         sizes = []
         for stage in self.chain.stages:
@@ -122,7 +122,7 @@ class ServedChain:
 
     @cached_property
     def cache_bytes(self) -> tuple[int, ...]:
-        """Bytes of the caches of all sequences in flight on each device of a stage."""
+        """For each stage, the bytes on one of its devices of the caches of all sequences in flight."""
         question = self.question
         sizes = []
         for stage in self.chain.stages:

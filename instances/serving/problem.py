@@ -270,7 +270,7 @@ class DeploymentInstance(QuestionRecord):
         return 1 if self.objective == "latency" else self.batch
 
     def most_batches(self, devices: Sequence[tuple[int, int]]) -> int:
-        """Largest useful number of batches in flight on these servers with these devices, by type.
+        """Largest useful number of batches in flight; `devices` has (servers, devices of each) for each type.
 
         A chain of p stages is as fast with p batches as with more.
         """

@@ -270,9 +270,9 @@ class GridPlan(Displayed):
 
     @cached_property
     def after_time(self) -> FloatArray:
-        """(S v,) time after the last backward pass of a group, that of its first stage [s].
+        """(S v,) time after its last backward pass at the first stage of each group, 0 at its other stages [s].
 
-        Gradients of all its stages are added up, and parameters updated.
+        In it replicas add up the gradients of all stages of the group, and parameters are updated.
         """
         question, sizes, times = self.instance, self.instance.state_bytes, np.zeros((self.turns, self.groups))
         for g in range(self.groups):

@@ -478,7 +478,7 @@ def _placed(
     y: float,
     code: int,
 ) -> int:
-    """Put a point at a place, instead of those up to `last` that it beats."""
+    """Replace the points `at` … `last` - 1 of a front by (x, y, code); return the new number of points."""
     shift = 1 - (last - at)
     if shift > 0:
         for i in range(count, at, -1):

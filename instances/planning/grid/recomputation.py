@@ -270,7 +270,7 @@ class GridArrays:
 
     @property
     def caps(self) -> FloatArray:
-        """(T, W) as `Menus.caps`."""
+        """(T, W) sizes of recomputation buffers, rising for each tensor degree, the last one repeated [bytes]."""
         return self.menus.caps
 
     def fronts(self, deadline: Deadline) -> Fronts | None:
