@@ -1,4 +1,4 @@
-"""A bound that needs no solver, as the registry holds it."""
+"""Record of a method for lower bounds that calls no solver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mtpp_models.solvers.interface import Controls
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Lower bound that is computed by a procedure of its own; name, summary and reference are shown to users."""
+    """A method for lower bounds that calls no solver; users see its name, summary and reference."""
 
     name: str
     summary: str

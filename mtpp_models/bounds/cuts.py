@@ -1,4 +1,4 @@
-r"""Bounds by minimum cuts around nodes.
+r"""Lower bounds on the bottleneck by minimum cuts around nodes.
 
 **The bound by minimum cuts around single nodes.**
 
@@ -60,11 +60,12 @@ _FOR_SIDES = 0.5
 def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[int] | None = None) -> Result:
     """The largest bound by minimum cuts around single nodes, or by their sides; its witness names the node.
 
-    Where its sides prove the bound, the nodes that are far apart follow in the witness.
+    Where the sides of the node (it and all before it, it and all behind it) prove the bound, the witness also lists the
+    nodes of chains in which no two can share a block.
 
-    All stop at the bottleneck of the start; once the deadline has passed, the largest so far is the bound. Where the
-    cheapest set around v is convex, it lies within reach of each of its other nodes w, so that L({w}) is no larger and
-    needs no cut. Of given nodes the largest cut is the bound.
+    Bounds are capped at the bottleneck of the start; once the deadline has passed, the largest so far is returned.
+    Where the cheapest set around v is convex, it contains each of its other nodes w, so that L({w}) is no larger and
+    needs no cut. If `nodes` are given, only cuts around these count.
     """
     deadline = deadline or Deadline()
     value, proof, finished = 0.0, [0], True
@@ -139,8 +140,9 @@ _ROWS = 16
 def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
     """Bound by k + 1 nodes, two of which share a block, if all their pairs are costly; else a simpler bound.
 
-    The bound's witness names the nodes. If they prove no more than *simple* or *pinned*, it is the result of that. Cuts
-    stop at the bottleneck of the start; once the deadline has passed, only the pairs so far count.
+    The bound's witness names the nodes. If they prove no more than *simple* or *pinned*, the result of these is
+    returned. Costs are capped at the bottleneck of the start; once the deadline has passed, only the pairs computed so
+    far count.
     """
     deadline = deadline or Deadline()
     instance, size = start.instance, start.instance.k + 1
@@ -243,9 +245,10 @@ _TRIED, _MOST_USERS, _STEPS = 32, 8, 40
 
 
 def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[float, list[int], bool]:
-    """The largest bound by the two sides of a node, its proof, and whether time sufficed.
+    """The largest bound by the two sides of a node [time unit], its proof, and whether time sufficed.
 
-    The proof is the node and others that are far apart. The bound is 0 where nothing can overflow, or with a buffer.
+    The proof is a list: the node, then all nodes of the chains used, in which no two nodes share a block below the
+    bound. The bound is 0 where nothing can overflow, or where the buffer for activations is fixed.
     """
     if not (instance.needs_peaks and np.isfinite(max(instance.bandwidths))):
         return 0.0, [0], True
@@ -257,29 +260,29 @@ def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[fl
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of a node: itself with all nodes before it, or all behind it [time units]."""
+    """One side of a node: itself with all nodes before it, or with all behind it [time units]."""
 
     work: float
-    load: float  # work, all that is held, once, and all that passes
-    live: float  # all that passes
-    path: IntArray  # nodes with large needs, one behind the other
+    load: float  # `work`, parameters and states, each once, and `live`
+    live: float  # all tensors that are live while the node runs
+    path: IntArray  # nodes of a path with large needs of memory
     several: list[tuple[float, list[int]]]  # time of each parameter with several users, and these along an order
-    needs: FloatArray  # of nodes with tensors that pass, falling
-    passing: FloatArray  # what passes of these nodes and all before them
+    needs: FloatArray  # memory needs of the nodes that make or read live tensors, falling
+    passing: FloatArray  # cumulative sums of the live tensors of these nodes
 
 
 class _Around(NamedTuple):
     """Both sides of a node: their nodes, tensors, works and bytes."""
 
     sides: tuple[BoolArray, BoolArray]  # (n,) the node and all before it; the node and all behind it
-    passes: BoolArray  # (t,) tensors that pass
-    live: float  # all that passes
-    works: FloatArray  # (2,) of the sides
-    loads: FloatArray  # (2,) with all that is held, once, and all that passes
+    passes: BoolArray  # (t,) tensors that cross from one side to the other
+    live: float  # all tensors that are live while the node runs
+    works: FloatArray  # (2,) work of each side
+    loads: FloatArray  # (2,) work, parameters and states, each once, and `live` of each side
 
 
 class _Sides:
-    """Bounds of a question by the sides of its nodes; bytes are counted as time to move them."""
+    """Bounds of a question by the two sides of each node; bytes count as the time to move them on the fastest link."""
 
     def __init__(self, instance: Instance, deadline: Deadline) -> None:
         graph = self._graph = instance.graph
@@ -303,7 +306,7 @@ class _Sides:
         self._between = cache(self._cost_between)
 
     def best(self, cutoff: float) -> tuple[float, list[int], bool]:
-        """As `best_side`."""
+        """The largest bound by sides, at most `cutoff` [time unit], its proof, and whether time sufficed."""
         most, finished, bounds, value = self._by_order(), True, dict[int, float](), 0.0
         for v in np.argsort(-most, kind="stable").tolist():
             if value >= cutoff or (most[v] <= value and len(bounds) >= _TRIED):
@@ -325,10 +328,7 @@ class _Sides:
         return min(value, cutoff), proof, finished and not self._deadline.passed
 
     def _by_order(self) -> FloatArray:
-        """(n,) quick upper limits on the bounds by sides, used to skip nodes.
-
-        They are quick to compute, and a node whose limit is low needs no bound.
-        """
+        """(n,) quick upper limits on the bounds by sides; a node whose limit is low is skipped."""
         graph, place, n = self._graph, self._place, self._graph.n
         first, last = np.full(len(self._shared), n), np.zeros(len(self._shared), dtype=np.int64)
         np.minimum.at(first, self._used, place[self._user])
@@ -349,7 +349,7 @@ class _Sides:
         return self._least(works, works + helds + passing)
 
     def _least(self, works: FloatArray, loads: FloatArray) -> FloatArray:
-        """(m,) bounds from works and loads of both sides, (2, m), for the best block of the node."""
+        """(m,) bounds for m nodes from works and loads of their sides, (2, m): least over the number of the block."""
         least = np.full(works.shape[1], np.inf)
         for b in self._blocks.tolist():
             averages = [
@@ -372,7 +372,7 @@ class _Sides:
         return _Around(sides, passes, live, works, works + [self._held_by(side) + live for side in sides])
 
     def _held_by(self, inside: BoolArray) -> float:
-        """Parameters and states of (n,) nodes, shared ones once."""
+        """Time to move the parameters and states of the nodes in an (n,) mask; shared parameters count once."""
         used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
         return float(self._held[inside].sum() + self._shared[used].sum())
 
@@ -390,7 +390,7 @@ class _Sides:
         return low
 
     def _side(self, v: int, around: _Around, x: int) -> _Side:
-        """The nodes before v, or for x = 1 those behind it; v included."""
+        """Data of one side of v: v with the nodes before it (x = 0) or behind it (x = 1)."""
         inside, needs, times = around.sides[x], np.zeros(0), np.zeros(0)
         if self._in_order:
             needs, times = self._passing(v, around, x)
@@ -406,7 +406,7 @@ class _Sides:
         return _Side(around.works[x], load, live, path, several, needs[fall], np.cumsum(times[fall]))
 
     def _proof(self, v: int, goal: float) -> list[int]:
-        """The node, and nodes far apart from each other, that prove the goal by sides."""
+        """Nodes that prove the goal by sides: v, then all nodes of the chains of `_apart` for both sides."""
         around = self._around(v)
         paths = [self._side(v, around, x).path for x in range(2)]
         far = {u for path in paths for _, chain in self._apart(path, goal) for u in chain}
@@ -427,7 +427,7 @@ class _Sides:
         return np.array(path[::-1], dtype=np.int64)
 
     def _apart(self, path: IntArray, goal: float) -> list[tuple[float, list[int]]]:
-        """Decreasing memory needs, each with nodes of a path that need as much and are pairwise apart."""
+        """Decreasing memory needs, each with nodes of a path that need as much and pairwise cannot share a block."""
         needs, levels, at = np.unique(self._need[path])[::-1].tolist(), list[tuple[float, list[int]]](), 0
         while at < len(needs):
             levels.append((needs[at], self._chain(path, needs[at], goal)))
@@ -436,7 +436,10 @@ class _Sides:
         return levels
 
     def _chain(self, path: IntArray, least: float, goal: float) -> list[int]:
-        """Nodes of a path that need at least `least` and are pairwise apart, at most k + 1."""
+        """Nodes of a path with needs of at least `least` that pairwise cannot share a block below the goal.
+
+        There are at most k + 1.
+        """
         nodes, chain, at = path[self._need[path] >= least].tolist(), list[int](), 0
         while at < len(nodes) and len(chain) <= len(self._blocks):
             chain.append(nodes[at])
@@ -444,7 +447,7 @@ class _Sides:
         return chain
 
     def _passing(self, v: int, around: _Around, x: int) -> tuple[FloatArray, FloatArray]:
-        """For each tensor that crosses the node: bytes needed by the block that makes or reads it, and its time.
+        """For each tensor live at node v: the memory need of its producer, or least need of its readers; and its time.
 
         `x` is 0 for the side before the node, 1 for that behind it.
         """
@@ -464,7 +467,7 @@ class _Sides:
         return bool((np.maximum(before, behind[::-1]) >= goal).all())
 
     def _averages(self, side: _Side, goal: float) -> FloatArray:
-        """(k,) least mean cost of 1 … k blocks on a side below the goal; infinite for too few blocks."""
+        """(k,) least mean cost of the blocks of a side, if these are 1 … k below the goal; infinite if too few."""
         peaks, more = self._peaks(side, goal)
         load = side.load + peaks + sum(size * (self._copies(users, goal) - 1) for size, users in side.several)
         rounding = _ROUNDING * (load + self._room)
@@ -473,7 +476,7 @@ class _Sides:
         return averages
 
     def _peaks(self, side: _Side, goal: float) -> tuple[float, int]:
-        """Sum of the peaks of the other blocks, and how many have one; k if there are too many."""
+        """Least sum of the memory peaks of a side's other blocks, and the least number of such blocks, at most k."""
         cap, k, levels = goal + self._room[0], len(self._blocks), self._apart(side.path, goal)
         doubt = _ROUNDING * (side.passing + cap)
         blocks = (side.passing - cap - doubt) / (np.maximum(cap - side.needs, 0.0) + doubt)
@@ -488,7 +491,7 @@ class _Sides:
         return float((others * -np.diff(needs, append=0.0)).sum()), int(np.maximum(passed, apart - 1).max())
 
     def _copies(self, users: list[int], goal: float) -> int:
-        """Least number of blocks that hold a parameter: the longest chain of users that are apart."""
+        """Least number of blocks that hold a parameter: the longest chain of its users that cannot share a block."""
         longest = np.ones(len(users), dtype=np.int64)
         for j, v in enumerate(users):
             for i, u in enumerate(users[:j]):
@@ -497,7 +500,7 @@ class _Sides:
         return int(longest.max())
 
     def _cost_between(self, u: int, v: int) -> float:
-        """Least cost of a block with u, a later v and all between; 0 without a path, or if time is up."""
+        """Lower bound on the cost of a block with u and v [time unit]; 0 without a path u to v, or if time is up."""
         graph = self._graph
         if self._deadline.passed:
             return 0.0

@@ -1,4 +1,4 @@
-r"""Dynamic program over ideals, and the tensors that pass them.
+r"""Dynamic program over ideals, with the tensors that are live while a node runs that does not touch them.
 
 **Tensors that pass a node while it runs, a part of the peak of its block; compiled by numba.**
 
@@ -17,7 +17,7 @@ down to multiples of a power of two, so that sums are exact, and who leaves a bl
 **The dynamic program over ideals, compiled by numba.**
 
 It tells whether a partition costs less than a goal: for each ideal, the fewest blocks below the goal that hold it. The
-peak of a block is the most that is live at one of its nodes in every order (`passing_tensors.py`). What is behind an
+peak of a block is the most that is live at one of its nodes in every order (`passing_tensors`). What is behind an
 ideal I takes at least its work and the time to receive what is cut, so where the blocks left have no room for that, I
 is of no use. Nor is it if another ideal is as good: let v be a node that may follow I, and
 
@@ -30,7 +30,7 @@ hold I, what follows I follows I + v too.
 Where equal branches change places, all ideals that become one another by that are held by as few blocks: the exchange
 of a chain is a chain of the same costs. So one of them, I, is extended for all. Of the ideals J around it that become
 one another while I stays, one is enough, as :math:`f(J \setminus I)` is the same. That is one for each *pair* of ideals
-up to exchange: the same two, matched in another way, may cost more. None is missed, by the lemma of `branches.py`.
+up to exchange: the same two, matched in another way, may cost more. None is missed, by the lemma in `lattice.py`.
 """
 
 from __future__ import annotations
@@ -73,23 +73,25 @@ class Passing(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Tensors that pass the watched nodes of a block."""
+    """The tensors that are live at each watched node of a block that grows group by group."""
 
-    behind: Words  # (m, w) what is behind the producer or a reader of each tensor in the block
+    behind: Words  # (m, w) watched nodes behind the producer or a reader of each tensor in the block
     passed: Words  # (m, w) watched nodes that the tensor passes
-    bytes: FloatArray  # (q,) of all that pass each
+    bytes: FloatArray  # (q,) sum of the tensors that pass each watched node
     behind_before: Words  # (e, w) `behind` before the group joined
-    brought: Words  # (e, w) what it added to `passed`
+    brought: Words  # (e, w) nodes that the group added to `passed`
 
 
 def passing_tensors(instance: Instance, group: IntArray) -> Passing:
-    """Tensors that can pass a node; none where peaks are not those of orders of its nodes, or all fits at a time.
+    """The tensors that can be live while a node runs that does not touch them.
+
+    None are listed where peaks do not depend on the order of nodes, or where all tensors fit into memory at once.
 
     Parameters
     ----------
     instance : Instance
     group : (n,) int
-        The group that each node is contracted to.
+        The contracted node to which each node belongs.
     """
     graph, groups = instance.graph, int(group.max()) + 1
     if not instance.needs_peaks or instance.by_need or instance.need is not None:
@@ -127,19 +129,19 @@ def passing_tensors(instance: Instance, group: IntArray) -> Passing:
 
 
 def no_passing(groups: int) -> Passing:
-    """No tensor, so that only needs count."""
+    """An empty list of passing tensors for this number of groups: peaks are then the needs of single nodes."""
     nothing, sets, start = np.zeros(0), np.zeros((0, 0), dtype=np.uint64), np.zeros(groups + 1, dtype=np.int64)
     return Passing(nothing, nothing, sets, start, start, np.zeros(0, dtype=np.int64), sets, sets)
 
 
 def _unions(sets: Words, first: IntArray) -> Words:
-    """The union of the rows of `sets` from each of `first` up to the next one."""
+    """Unions of consecutive rows of `sets`, one for each index in `first`: from that row up to the next index."""
     return np.bitwise_or.reduceat(sets, first) if len(first) > 0 else sets
 
 
 @compiled
 def _watch(arrays: KernelArrays, order: IntArray, watched: IntArray) -> tuple[Words, Words, Words]:
-    """Watched nodes before and behind each node, (n, w), and of those that touch each tensor, (t, w)."""
+    """Sets of watched nodes: before each node and behind it, (n, w) each; that make or read each tensor, (t, w)."""
     n, words = len(arrays.work), (len(watched) + 63) // 64
     bits = np.zeros((n, words), np.uint64)
     for i in range(len(watched)):
@@ -171,7 +173,7 @@ def _can_pass(arrays: KernelArrays, before: Words, behind: Words, touch: Words) 
 
 @compiled
 def empty_block(passing: Passing) -> Block:
-    """No node of a block yet."""
+    """The data of a block without nodes."""
     (tensors, words), reads = passing.behind.shape, len(passing.read)
     return Block(
         np.zeros((tensors, words), np.uint64),
@@ -184,7 +186,10 @@ def empty_block(passing: Passing) -> Block:
 
 @compiled(inline="always")
 def join_block(v: int, passing: Passing, block: Block) -> float:
-    """Add group v, whose predecessors are in the block or before it; the most live at a node that more passes now."""
+    """Add group v to the block; return the most bytes live at a node that more tensors pass now, 0 if there is none.
+
+    All predecessors of v must be in the block or before it.
+    """
     largest = 0.0
     for t in range(passing.made_start[v], passing.made_start[v + 1]):
         for w in range(passing.behind.shape[1]):
@@ -207,7 +212,7 @@ def join_block(v: int, passing: Passing, block: Block) -> float:
 
 @compiled(inline="always")
 def leave_block(v: int, passing: Passing, block: Block) -> None:
-    """Remove group v, which joined last."""
+    """Remove group v, which was the last to join."""
     for f in range(passing.read_start[v], passing.read_start[v + 1]):
         t = passing.read[f]
         for w in range(passing.behind.shape[1]):
@@ -224,7 +229,10 @@ def leave_block(v: int, passing: Passing, block: Block) -> None:
 
 @compiled
 def least_peak(nodes: IntArray, need: FloatArray, passing: Passing, block: Block) -> float:
-    """The most live at one node of a set, in every order; groups of nodes ascend, `block` is empty, and is so again."""
+    """Most bytes that are live at some node of a set, whatever the order of its nodes.
+
+    `nodes` are the set's groups, ascending; `block` is an empty one, which is used and left empty.
+    """
     largest = 0.0
     for v in nodes:
         largest = max(largest, need[v], join_block(v, passing, block))
@@ -235,21 +243,21 @@ def least_peak(nodes: IntArray, need: FloatArray, passing: Passing, block: Block
 
 @compiled(inline="always")
 def _lowest(word: np.uint64) -> int:
-    """The place of the lowest bit of a word that is not 0, counted from 0."""
+    """Index, from 0, of the lowest bit of a word that is 1."""
     return math.frexp(float(word & (~word + np.uint64(1))))[1] - 1
 
 
 class Chains(NamedTuple):
-    """Chains of blocks below the goal, one ending at each of the c ideals."""
+    """For each of the c ideals, a chain of the fewest blocks below the goal that make it up."""
 
-    blocks: IntArray  # how many, the fewest; more than k where there is none
+    blocks: IntArray  # number of blocks; more than k where there is no chain
     bottleneck: FloatArray
-    before: IntArray  # the ideal before its last block
-    reached: Words  # (c, w) where branches change places, else (0, w): the image of the ideal around that one
+    before: IntArray  # index of the ideal without the last block
+    reached: Words  # (c, w) where branches are exchanged, else (0, w): the ideal's image that contains the one before
 
 
 def no_chains(lattice: Lattice, k: int, up_to_exchange: bool) -> Chains:
-    """The empty ideal alone is reached."""
+    """The state before the first step: a chain of no blocks for the empty ideal, and none for the others."""
     count = len(lattice.ideals)
     reached = np.zeros((count if up_to_exchange else 0, lattice.ideals.shape[1]), np.uint64)
     if up_to_exchange:
@@ -274,10 +282,10 @@ def extend_chains(
     steps: int,
     chains: Chains,
 ) -> int:
-    """Add a block below the goal behind the ideals from `first` on, until `steps` covers were looked at.
+    """Extend the chains of the ideals from `first` on by a block below the goal, until `steps` covers were tried.
 
-    Bottlenecks up to `enough` are all as good; the less it is, the better the chain found and the longer it takes.
-    The answer is the ideal to go on with; with the last one, which holds all nodes, all is done.
+    Chains with bottlenecks up to `enough` count as equally good; a smaller `enough` gives better chains and takes
+    longer. Returns the index of the ideal to continue with; at the last one, which holds all nodes, nothing is left.
     """
     ideals, work, cut, rest, start, node, above = lattice
     blocks, bottleneck, before, reached = chains
@@ -395,7 +403,7 @@ def _nodes_behind(ideal: Words, n: int) -> IntArray:
 
 @compiled(inline="always")
 def _unsettle(v: int, row: int, to: int, column: Words, branch: IntArray, branches: Branches) -> None:
-    """Undo `settle`, which moved the branch of node `v` from place `row` to place `to`."""
+    """Undo `settle`, which moved the branch of node `v` from index `row` to index `to`."""
     moved = branch[to]
     column[moved] ^= branches.bit[v]
     for r in range(to, row):
@@ -423,8 +431,8 @@ def _is_absorbed(
 ) -> bool:
     """Whether a larger ideal makes ideal i superfluous.
 
-    It has one more node v, is reached by no more blocks of at most `highest`, and what follows costs no more without v:
-    the work of v and the tensors that only v still receives are no less than the tensors that v sends.
+    The larger one has one more node v, is made up of no more blocks of at most `highest`, and the next block costs no
+    more without v: work of v and tensors that only v still receives are no less than the tensors that v sends.
     """
     for e in range(lattice.start[i], lattice.start[i + 1]):
         v = lattice.node[e]
@@ -453,7 +461,7 @@ def _count(v: int, change: int, inside: IntArray, using: IntArray, arrays: Kerne
 
 @compiled(inline="always")
 def _overflow(resident_bytes: float, arrays: KernelArrays, fit: bool) -> float:
-    """Time of the bytes beyond the memory; infinite under `fit` if there are more than rounding explains, else 0."""
+    """Time to stream the bytes beyond the memory; if it is a hard limit (`fit`), infinite if any, beyond rounding."""
     over = max(0.0, resident_bytes + arrays.activation_buffer - arrays.memory)
     if fit:
         return math.inf if over > _ROUNDING * resident_bytes else 0.0

@@ -1,4 +1,4 @@
-r"""Bound by all ideals, and lists of them.
+r"""Exact optima by a dynamic program over all ideals (node sets closed under predecessors), and lists of ideals.
 
 **Exact optima without a solver: dynamic programming over ideals.**
 
@@ -80,21 +80,22 @@ _CLEARLY, _MEAN_LEVEL = 4.0, 0.25
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The ideals of an instance.
+    """The ideals of an instance, after contractions.
 
     Parameters
     ----------
     joined : Contraction
-        The edges that are never cut are contracted.
+        Contraction of the edges that no better partition cuts.
     numbered : Contraction
-        Of what is left, nodes are numbered in a topological order.
+        Renumbering of the contracted nodes in a topological order.
     branches : Branches
-        Those that change places, of what is left; the lattice holds one of the ideals that become one another.
+        Equal branches of the contracted graph; the lattice holds one of the ideals that their exchanges turn into each
+        other.
     arrays : KernelArrays
-        Of the instance that is left, as the lattice counts.
+        Arrays of the contracted and renumbered instance.
     lattice : Lattice
     passing : Passing
-        What is live at nodes that do not touch it: nodes of the original instance, as groups of them join a block.
+        Tensors that are live at nodes of the original instance which do not touch them; groups are contracted nodes.
     """
 
     joined: Contraction
@@ -106,12 +107,12 @@ class Listing:
 
     @property
     def instance(self) -> Instance:
-        """Instance to which the ideals belong."""
+        """The contracted and renumbered instance, to which the ideals belong."""
         return self.numbered.instance
 
     @property
     def is_up_to_exchange(self) -> bool:
-        """Whether each ideal represents all those that exchanges of equal branches make of it."""
+        """Whether each ideal stands for all ideals that exchanges of equal branches turn it into."""
         return len(self.branches.first) > 0
 
     def partition(self, chains: Chains) -> Partition:
@@ -130,7 +131,7 @@ class Listing:
         return self.joined.expand(self.numbered.expand(Partition(self.instance, block)))
 
     def least_peaks(self, partition: Partition) -> FloatArray:
-        """(k,) bytes that are live at some node of each block in every order of its nodes."""
+        """(k,) lower bounds on the peak of each block: bytes live at some node, whatever the order of its nodes."""
         groups, block = self.numbered.group[self.joined.group], empty_block(self.passing)
         blocks = [np.unique(groups[partition.block == b]) for b in range(self.instance.k)]
         return np.array([least_peak(nodes, needs_of(self.instance), self.passing, block) for nodes in blocks])
@@ -143,9 +144,9 @@ class Turns:
     Parameters
     ----------
     whole : Deadline
-        Of all turns together: what would take longer is not begun.
+        End of all turns; work that would take longer is not begun.
     turn : Deadline
-        Of the present one.
+        End of the present turn.
     """
 
     whole: Deadline
@@ -166,10 +167,11 @@ def count_ideals(instance: Instance, limit: int) -> int | None:
 
 
 def list_ideals(instance: Instance, upper: float, turns: Turns, limit: int | None = None) -> InTurns[Listing | None]:
-    """The ideals at the ends of blocks that cost less than `upper`; None if there are too many.
+    """The ideals at which blocks that cost less than `upper` can end; None if there are too many.
 
-    Where all are too many, and branches are equal, one of those that become one another. None if there are more than
-    `limit`, by default those that the time is enough for, or if listing them is likely to take too long.
+    Where there are too many, and branches are equal, one ideal is listed of those that exchanges of these turn into
+    each other. None if there are more than `limit`, by default as many as the time allows, or if listing them is
+    likely to take too long.
     """
     limit = _MOST_IDEALS if limit is None else limit
     whole = merge(instance, np.arange(instance.graph.n))
@@ -205,7 +207,10 @@ def _listed(
 
 
 def _numbered(instance: Instance, equal: tuple[IntArray, ...] = ()) -> tuple[Contraction, Branches]:
-    """The instance in a topological order that keeps equal nodes of equal branches together."""
+    """The instance renumbered in a topological order, in which equal nodes of equal branches are consecutive.
+
+    Also the equal branches by the new numbers.
+    """
     graph = instance.graph
     # By depth, family and place in the branch; nodes that change places have the same depth.
     family, place, branch = np.full(graph.n, -1), np.arange(graph.n), np.zeros(graph.n, dtype=np.int64)
@@ -351,7 +356,7 @@ class Ideals:
     Parameters
     ----------
     whole : Deadline
-        Of all calls together.
+        End of all calls together.
     limit : int, optional
         As for `ideals`.
     """
@@ -391,7 +396,7 @@ class Ideals:
             begins = not self._optimal and self._start.bottleneck < _MUCH_BETTER * before
 
     def _search(self) -> InTurns[None]:
-        """List the ideals of all blocks below the bottleneck, and lower the goal until no partition is below it."""
+        """List the ideals at which blocks below the bottleneck can end; lower the goal until no partition is below."""
         start, instance, goal = self._start, self._start.instance, self._start.bottleneck
         arrays = arrays_below(instance, goal)
         ceiling = float(arrays.work.sum() + 2 * arrays.tensor_time.sum())
@@ -407,9 +412,10 @@ class Ideals:
         self._optimal = best < math.inf and self._value >= min(goal + margin, best) * (1 - PROOF_TOLERANCE)
 
     def _lower(self, goal: float, margin: float, listing: Listing) -> InTurns[float]:
-        """Least bottleneck of partitions into these ideals [time unit]; better answers and bounds are recorded.
+        """Least bottleneck of partitions along these ideals [time unit]; better answers and bounds are recorded.
 
-        Peaks count tensors that pass a node only after a partition seemed better without them, as counting takes time.
+        Tensors that are live at nodes which do not touch them take long to count, so they count only once a partition
+        is better without them.
         """
         incumbent, step, no_chain, start = goal, _STEP, True, self._start
         if (start.block == start.block[:1]).all():

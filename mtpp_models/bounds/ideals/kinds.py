@@ -48,10 +48,10 @@ _ROUNDING = 1e-13
 
 
 def ideals_of_kinds(start: Partition, deadline: Deadline) -> Result:
-    """The optimum with its partition, of a graph with few ideals; else the bound *simple*.
+    """The optimum with its partition for a graph with few ideals; else the bound *simple*.
 
-    Where no activation buffer is fixed, a block's peak is the largest need of its nodes, which is a bound still; so is
-    what is found with rates for pairs of kinds where layers are not in a row, or have windows.
+    It is a bound alone where no activation buffer is fixed, as a block's peak then counts as the largest need of its
+    nodes, and with rates for pairs of kinds where layers are not in a row, or have windows.
     """
     instance = start.instance
     listed = list_ideals(instance, int((_MOST_STEPS / instance.kinds) ** 0.5), deadline)
@@ -85,10 +85,11 @@ def _is_small(instance: Instance, positions: int) -> bool:
 
 
 def _paths(instance: Instance, listed: _Ideals) -> Iterator[CountedPath | PlacedPath | None]:
-    """Yield the best paths of blocks by all that bounds know; each is a bound.
+    """Yield optimal paths of blocks, one for each relaxation; the bottleneck of each is a lower bound.
 
-    Windows hold at the fastest rates. Rates for pairs of kinds hold without windows: those of the kinds of blocks one
-    behind another, which is exact for layers in a row, and those of the kinds before and behind a block.
+    With windows, transfers are at the fastest rates. With rates for pairs of kinds, windows are dropped: one relaxation
+    has the rates between consecutive blocks, which is exact for layers in a row; the other the fastest rates from any
+    kind before a block and to any kind behind it.
     """
     devices = instance.machines
     if instance.has_windows:
@@ -110,7 +111,7 @@ def _paths(instance: Instance, listed: _Ideals) -> Iterator[CountedPath | Placed
 def sufficient_counts(
     instance: Instance, choices: Iterable[tuple[int, ...]], ceiling: float, deadline: Deadline
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the numbers of devices of each kind that are not excluded from a bottleneck of at most `ceiling`.
+    """Yield those of the `choices` that may reach a bottleneck of at most `ceiling`: numbers of devices of each kind.
 
     Raises
     ------
@@ -134,12 +135,13 @@ def sufficient_counts(
 
 
 def list_ideals(instance: Instance, limit: int, deadline: Deadline) -> _Ideals | None:
-    """All ideals, the smaller first; and for each the last nodes that it can have, with the ideal without them.
+    """All ideals by size, with the nodes that can be the last of each, and the ideals without these.
 
     Returns
     -------
-    tuple, or None if there are more than `most`, or no time
-        (c, n) members; and two (c, p) tables, padded with -1.
+    tuple, or None if there are more than `limit`, or no time
+        (c, n) booleans, the nodes of each ideal; (c, p) its possible last nodes; (c, p) the index of the ideal without
+        that node. Both tables are padded with -1.
     """
     graph = instance.graph
     before = [0] * graph.n
@@ -174,10 +176,11 @@ def list_ideals(instance: Instance, limit: int, deadline: Deadline) -> _Ideals |
 
 
 def _paired_steps(instance: Instance, rates: FloatArray, listed: _Ideals) -> RatedSteps:
-    """Steps that know the kinds of the blocks before and behind them.
+    """Costs of blocks between two ideals, where transfers depend on the kinds of the blocks before and behind.
 
-    The last node of an ideal that has one alone is in the block before, and the first node of what is left in the one
-    behind: what the one makes and the other reads passes at the rate of these kinds, all else at the fastest.
+    If an ideal has a single possible last node, that node is in the block before; if a single node can follow an ideal,
+    it is in the block behind. Tensors that the former makes or the latter reads move at the rate of these kinds, all
+    others at the fastest.
     """
     (inside, node, parent), tensors = listed, instance.graph.tensors
     known, last = node >= 0, np.where(np.count_nonzero(node >= 0, axis=1) == 1, node[:, 0], -1)
@@ -199,7 +202,7 @@ def _paired_steps(instance: Instance, rates: FloatArray, listed: _Ideals) -> Rat
 
 
 def _rated_steps(instance: Instance, listed: _Ideals) -> tuple[FloatArray, IntArray]:
-    """Costs of steps, and which of them hold by state and kind, as `best_path` takes them.
+    """(c, m, m) costs of blocks between two ideals, and (states, T) index of the costs to use, for `best_path`.
 
     Without rates for pairs, or where there are too many costs or states, each kind has its fastest rate.
     """
@@ -216,10 +219,11 @@ def _rated_steps(instance: Instance, listed: _Ideals) -> tuple[FloatArray, IntAr
 
 
 def _rates_by_state(instance: Instance) -> tuple[FloatArray, IntArray] | None:
-    """(c, 3) kinds with the fastest rates at which they receive and send, and (states, T) which of these hold.
+    """(c, 3) rows of a kind and the fastest rates at which it receives and sends; (states, T) row of each kind.
 
-    A block receives from the kinds of devices that are used before it, and sends to those of devices that are left for
-    blocks behind it. In a fixed order the states are the devices. None without rates, and of too many states.
+    A state is the number of devices of each kind that are used so far; in a fixed order of the devices, the number of
+    the device. A block receives from kinds that are used before it, and sends to kinds of which devices are left. None
+    without rates, or if there are too many states.
     """
     kinds, rates, devices = instance.kinds, instance.rates, instance.machines
     sizes = [devices.total, kinds] if devices.is_fixed else [count + 1 for count in devices.counts]
@@ -245,7 +249,7 @@ def _rates_by_state(instance: Instance) -> tuple[FloatArray, IntArray] | None:
 def _moved(
     instance: Instance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(m, m) bytes that each step receives, and bytes that it sends, at the least; 0 where there is no step."""
+    """(m, m) least bytes that the block between two ideals receives, and that it sends; 0 if there is no block."""
     graph, arrays = instance.graph, KernelArrays.of(instance.of_kind(0))
     arrays = arrays._replace(work=np.zeros(graph.n), memory=math.inf)
     sizes, nothing = np.where(arrays.readers > 0, arrays.tensor_bytes, 0.0), np.zeros(len(arrays.readers))
@@ -258,9 +262,9 @@ def _moved(
 def _steps(
     instance: Instance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray, *, still: bool = False
 ) -> FloatArray:
-    """(T, m, m) cost of each step between ideals, as `best_path` takes it; infinite where there is none.
+    """(T, m, m) cost on each kind of the block between two ideals, for `best_path`; infinite if there is no block.
 
-    If `still`, transfers are left out.
+    At [t, i, j] it is the block from ideal i to ideal j + 1. If `still`, transfers are left out.
     """
     costs_of_kinds = []
     for t in range(instance.kinds):
@@ -287,7 +291,7 @@ def _steps(
 
 
 def _too_large(question: Instance, inside: NDArray[np.bool_], doubtful: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(m, m) which of the doubtful steps have no room on a device, in whole numbers."""
+    """(m, m) whether each of the doubtful blocks between two ideals exceeds the memory, by exact sums of bytes."""
     loads, large = Loads.of(question), np.zeros_like(doubtful)
     room = loads.rooms[0]
     for i, j in np.argwhere(doubtful).tolist():

@@ -27,11 +27,11 @@ _MOST_MATCHED, _MANY_PAIRS, _MOST_PAIRS = 400, 2_000, 0.7
 
 
 def antichain(graph: ComputationGraph) -> int:
-    """A number of nodes of which none reaches another.
+    """Size of an antichain: a set of nodes of which none reaches another.
 
-    That is the most there are, by Dilworth's theorem the least number of chains that cover the nodes. Of graphs of more
-    than 400 nodes, and of those where most nodes follow one another, it is the most with a longest path of equal length
-    from the sources.
+    It is the largest there is, by Dilworth's theorem as large as the least number of chains that cover the nodes. In
+    graphs of more than 400 nodes, and in those where most pairs of nodes are connected by a path, it is the largest of
+    nodes with equal depths, the longest paths from the sources.
 
     Examples
     --------
@@ -50,29 +50,23 @@ def antichain(graph: ComputationGraph) -> int:
 # Equal branches that change places, as arrays for the kernels, compiled by numba.
 #
 # The nodes of a set in a branch are its *column*, a number of 64 bits whose first bit is the node of the least number.
-# A set is *settled* where the columns of each family fall from branch to branch: any set becomes settled as branches
-# change places, and two that become one another become the same one. The same nodes of equal branches have consecutive
-# numbers, in the order of the branches, so that the sets settle node by node, too:
+# A set is *settled* (in normal form) if the columns of each family fall from branch to branch: exchanges of branches
+# turn any set into a settled one, and two sets that they turn into each other into the same one. The same nodes of
+# equal branches have consecutive numbers, in the order of the branches, so that sets can be settled node by node, too:
 #
 # **Lemma.** Let G be the exchanges of equal branches that keep a settled ideal I. They move branches with the same
-# column
-# in I, which stand in a row, a *run*. Let ideals grow from I by nodes in the order of their numbers, where a node is
-# left
-# out if the branch before is of the same run and has the same column now. Then of the ideals around I that G makes of
-# one
-# another exactly one is met: the one whose columns fall along each run.
+# column in I, which are consecutive, a *run*. Let ideals grow from I by nodes in the order of their numbers, where a
+# node is left out if the branch before is of the same run and has the same column now. Then of the ideals around I that
+# G turns into each other exactly one is reached: the one whose columns fall along each run.
 #
 # *Proof.* Let J be an ideal around I whose columns fall, and node q of branch r, v, the last one that J has beyond I.
 # Without v it is an ideal, as numbers are a topological order. Its columns fall: branch r + 1 of the run lacks node q,
 # which has a greater number than v, and behind q both branches have what they have in I, which is the same. So without
-# v
-# branch r is greater where it was greater before q, and else equal. There v is not left out: were the columns of r - 1
-# and r equal without it, that of r would be the greater one in J. So J is met. The other way round, let the columns
-# fall,
-# and let v join, of a greater number than all beyond I. Where branch r - 1 is greater than r, it is by a node that is
-# not
-# behind q, and so it stays greater or becomes equal. So only ideals with falling columns are met, each once, by the one
-# order of its nodes; and of two of them G does not make one of the other.
+# v branch r is greater where it was greater before q, and else equal. There v is not left out: were the columns of
+# r - 1 and r equal without it, that of r would be the greater one in J. So J is reached. The other way round, let the
+# columns fall, and let v join, of a greater number than all beyond I. Where branch r - 1 is greater than r, it is by a
+# node that is not behind q, and so it stays greater or becomes equal. So only ideals with falling columns are reached,
+# each once, by the one order of its nodes; and G does not turn one of them into another.
 
 
 Words = NDArray[np.uint64]
@@ -82,19 +76,22 @@ _TOP = np.uint64(1 << 63)
 
 
 class Branches(NamedTuple):
-    """The r branches of all families, family by family, of nodes whose numbers are a topological order."""
+    """The r branches of all families (sets of equal branches), one family after the other.
+
+    Node numbers are a topological order.
+    """
 
     first: IntArray  # (r,) the first branch of the family
-    start: IntArray  # (r,) where the nodes of the branch begin
-    length: IntArray  # (r,) how many they are
+    start: IntArray  # (r,) index in `node` of the first node of the branch
+    length: IntArray  # (r,) number of its nodes
     node: IntArray  # nodes of all branches, ascending in each
     row: IntArray  # (n,) branch of each node, or -1
-    place: IntArray  # (n,) which of its nodes it is
+    place: IntArray  # (n,) index of each node within its branch
     bit: Words  # (n,) its bit in the column of the branch, if it has one
 
     @classmethod
     def of(cls, families: tuple[IntArray, ...], n: int) -> Branches:
-        """Arrays of families whose rows ascend, and whose columns are consecutive numbers."""
+        """The branches of families, each a matrix of node numbers: rows are branches, columns consecutive numbers."""
         rows = [row for family in families for row in family]
         length = np.array([len(row) for row in rows], dtype=np.int64)
         sizes = np.array([len(family) for family in families], dtype=np.int64)
@@ -107,7 +104,7 @@ class Branches(NamedTuple):
         return cls(first, start, length, node, row, place, _TOP >> place.astype(np.uint64))
 
     def settling(self, words: Words) -> IntArray:
-        """Exchange that settles a set: what each node becomes, (n,)."""
+        """(n,) the node that replaces each node in the exchange of branches that brings a set into normal form."""
         column = np.zeros(len(self.first), dtype=np.uint64)
         for first in np.unique(self.first):
             columns_of(words, first, self, column)
@@ -125,7 +122,7 @@ def has(words: Words, v: int) -> bool:
 
 @compiled
 def columns_of(words: Words, first: int, branches: Branches, column: Words) -> None:
-    """Write the columns of a set in the family of a first branch, among those of all branches, (r,)."""
+    """Write into `column`, (r,), the set's nodes in each branch of the family that begins at `first`, as bits."""
     r = first
     while r < len(branches.first) and branches.first[r] == first:
         column[r] = 0
@@ -137,7 +134,7 @@ def columns_of(words: Words, first: int, branches: Branches, column: Words) -> N
 
 @compiled(inline="always")
 def follows_its_twin(v: int, below: Words, column: Words, branches: Branches) -> bool:
-    """Whether the branch before that of v has the same columns in two sets, so that its node comes first."""
+    """Whether v's branch and the one before it have equal bits in both sets, so that adding v would be redundant."""
     r = branches.row[v]
     return r > 0 and branches.first[r] < r and below[r - 1] == below[r] and column[r - 1] == column[r]
 
@@ -160,36 +157,36 @@ def settle(v: int, row: int, column: Words, branch: IntArray, branches: Branches
 
 # The ideals of a graph, compiled by numba.
 #
-# An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words. Of ideals that become
-# one another where equal branches change places only one is listed, the *settled* one (see `branches.py`).
+# An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words. Of ideals that
+# exchanges of equal branches turn into each other only one is listed, the *settled* one (see above).
 
 
 Indices = NDArray[np.int32]
 
 
 class Lattice(NamedTuple):
-    """The c ideals of a graph by size, so that the last one holds all nodes; covers are in compressed rows.
+    """The c ideals of a graph by size, so that the last one holds all nodes, with their covers in compressed rows.
 
-    Where equal branches change places, `above` is the settled image of the larger ideal.
+    A cover is an ideal with one more node. Where equal branches can be exchanged, `above` is its settled image.
     """
 
     ideals: Words  # (c, w)
     work: FloatArray  # of each ideal
-    cut: FloatArray  # time to send what is produced in it and read behind it
-    rest: FloatArray  # parameter bytes of the nodes behind it
-    start: IntArray  # where the covers of each ideal begin
+    cut: FloatArray  # time to send the tensors that are produced in it and read outside
+    rest: FloatArray  # parameter bytes of the nodes outside
+    start: IntArray  # index in `node` of the first cover of each ideal
     node: Indices  # the node that a cover adds; ascending
     above: Indices  # index of the larger ideal
 
 
 class Growing(NamedTuple):
-    """The ideals of a graph that were listed until now, to go on with."""
+    """State of an unfinished listing of ideals."""
 
-    lattice: Lattice  # with room for more
+    lattice: Lattice  # the ideals so far, with room for more
     hashes: Words  # of the ideals
-    slots: Indices  # a hash table of them
-    listed: int  # how many they are
-    done: int  # the first of them whose covers are not all listed yet; the same where the lattice is complete
+    slots: Indices  # hash table: indices of ideals
+    listed: int  # number of ideals so far
+    done: int  # index of the first ideal whose covers are not all listed yet; equal to `listed` if there is none
 
 
 @compiled(inline="always")
@@ -203,7 +200,7 @@ def _contains(words: Words, other: Words) -> bool:
 
 @compiled
 def no_ideals(arrays: KernelArrays, words: int) -> Growing:
-    """The empty ideal alone, as the beginning of a listing of sets of so many words."""
+    """The state of a listing that holds the empty ideal alone; sets have `words` words of 64 bits."""
     n, capacity = len(arrays.work), 1024
     slots = np.full(4 * capacity, -1, dtype=np.int32)
     start = np.zeros(capacity + 1, dtype=np.int64)
@@ -231,14 +228,14 @@ def enumerate_ideals(
     limit: int,
     growing: Growing,
 ) -> Growing:
-    """Go on listing ideals by size, with their covers by the node that each adds; to the end, or up to a limit.
+    """Continue to list ideals by size, with their covers, to the end or up to a limit; return the new state.
 
     Parameters
     ----------
     arrays : KernelArrays
         Nodes are numbered in a topological order.
     branches : Branches
-        Those that change places, by these numbers.
+        Equal branches, by these numbers.
     before : (n, w) words
         Predecessors of each node.
     readers : (t, w) words
@@ -250,7 +247,7 @@ def enumerate_ideals(
     limit : int
         Largest number of ideals.
     growing : Growing
-        Those so far; of no use any more afterwards.
+        The state so far, whose arrays are reused.
     """
     n, w = before.shape
     (ideals, work, cut, rest, start, node, above), hashes, slots, count, i = growing
@@ -317,7 +314,7 @@ def enumerate_ideals(
 
 @compiled
 def _exchange(row: int, to: int, words: Words, key: np.uint64, salt: Words, branches: Branches) -> np.uint64:
-    """Move the branch at place `row` to an earlier place, those between one further; return the hash of the set."""
+    """Move a branch of the set from index `row` to an earlier index `to`, the others up by one; return the new hash."""
     for r in range(row, to, -1):
         for q in range(branches.length[r]):
             u, v = branches.node[branches.start[r] + q], branches.node[branches.start[r - 1] + q]

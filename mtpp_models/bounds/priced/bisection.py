@@ -46,7 +46,7 @@ _TWO = 2
 
 
 def bisection(start: Partition, controls: Controls) -> Result:
-    """Bound by the two cheapest halves of the graph; if two blocks are found, they are an answer.
+    """Lower bound by the cheapest cut into two halves; for k = 2, the result holds the best partition met.
 
     The bound's witness holds the tree of the search. Without a time limit, the same start gives the same bound.
     """

@@ -1,4 +1,4 @@
-"""Search for blocks that are worth more than they cost."""
+"""Search for blocks of high price and low cost: propagation and branching in trees, and simulated annealing."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ def bound_of(
     multiplier: float,
     patient: bool,
 ) -> tuple[int, float, float]:
-    """Bound the cost of sets as `relax` does, in all cases; add the consequences of the decisions to `state`.
+    """Lower bound on the cost of all blocks that agree with the decisions, with its multiplier and the cost of `many`.
 
-    `sets` are those of the last case, with overflow if there is any.
+    It is the largest bound by `relax` over the cases, with rising parts of the overflow; the goal where no block
+    agrees. The consequences of the decisions are added to `state`. `sets` receives the sets of the last case.
     """
     least, cost = UNIT, np.inf
     if _propagate(state, question, sets.before, sets.behind):
@@ -63,7 +64,7 @@ def bound_of(
 
 @compiled
 def _propagate(state: NDArray[np.int8], question: BlockQuestion, before: BoolArray, behind: BoolArray) -> bool:
-    """Decide all consequences; return whether they are free of contradictions.
+    """Add all consequences of the decisions to `state`; return whether they do not contradict each other.
 
     `before` and `behind` are set to the nodes with a path to the block and from it.
     """
@@ -111,10 +112,10 @@ _LEAST_GAIN = 1e-6
 
 
 class Gains(NamedTuple):
-    """Rise of the bound by decisions on each node: put into the block, or kept out of it."""
+    """Pseudo-costs: how much past decisions on each node, to put it into the block or keep it out, raised the bound."""
 
-    rise: FloatArray  # (2, n): in all, in parts of the goal; inside, then outside
-    times: FloatArray  # (2, n)
+    rise: FloatArray  # (2, n): sum of the rises, in parts of the goal; inside, then outside
+    times: FloatArray  # (2, n): number of decisions
 
     @classmethod
     def none(cls, n: int) -> Gains:
@@ -124,7 +125,7 @@ class Gains(NamedTuple):
 
 @compiled
 def note(gains: Gains, node: int, decision: int, rise: float) -> None:
-    """A decision, `IN` or `OUT`, raised the bound by so much."""
+    """Record that a decision on a node, `IN` or `OUT`, raised the bound by `rise` [2^-36 of the goal]."""
     gains.rise[decision - IN, node] += max(0.0, rise) / UNIT
     gains.times[decision - IN, node] += 1.0
 
@@ -143,7 +144,7 @@ def stakes_of(state: NDArray[np.int8], question: BlockQuestion) -> FloatArray:
 
 @compiled
 def choose(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) -> int:
-    """The free node, of those that were decided before, where most is to be gained; -1 if none is free."""
+    """The undecided node with the highest branching score, of those with pseudo-costs; -1 if there is none."""
     node, best = -1, -1.0
     for v in np.flatnonzero(stakes):
         if gains.times[0, v] > 0:
@@ -158,7 +159,7 @@ def choose(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) ->
 
 @compiled
 def untried(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) -> NDArray[np.intp]:
-    """The free nodes that were never decided: those in one tied set alone first, and where most is at stake."""
+    """The undecided nodes without pseudo-costs by falling stakes; first those that are in `many` and not in `few`."""
     nodes = np.flatnonzero((stakes > 0) & (gains.times[0] == 0))
     order = stakes[nodes]
     for i, v in enumerate(nodes):
@@ -177,7 +178,7 @@ def try_out(
     least: int,
     multiplier: float,
 ) -> None:
-    """Note what deciding each of the nodes either way would gain, where the bound is `least`."""
+    """Strong branching: record how much each decision on each of the nodes raises the bound above `least`."""
     trial, sets = state.copy(), no_sets(len(state))
     copy_flow(flows, 0, 1)
     for v in nodes:
@@ -212,15 +213,15 @@ class _Members(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """Pairs of nodes that are connected by a path."""
+    """Reachability of all pairs of nodes, as booleans and as bits."""
 
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
-    behind: NDArray[np.uint64]  # (n, n / 64): what each node reaches, as bits
-    before: NDArray[np.uint64]  # (n, n / 64): what reaches each node, as bits
+    behind: NDArray[np.uint64]  # (n, ceil(n / 64)): nodes that each node reaches, as bits
+    before: NDArray[np.uint64]  # (n, ceil(n / 64)): nodes that reach each node, as bits
 
     @classmethod
     def of(cls, graph: ComputationGraph) -> Relations:
-        """Follow all paths of a graph; a node does not reach itself."""
+        """The relations of a graph; no node reaches itself."""
         reach = reachability(*graph.successors, graph.topological_order)
         np.fill_diagonal(reach, False)
         return cls(reach, _bits(reach), _bits(reach.T))
@@ -246,7 +247,7 @@ def heaviest_block(
     penalty: float,
     seed: int,
 ) -> tuple[float, BoolArray]:
-    """Search for a block of high price that costs at most `ceiling`, by annealing.
+    """Search for a block of high price that costs at most `ceiling`, by simulated annealing.
 
     Parameters
     ----------
@@ -261,7 +262,7 @@ def heaviest_block(
     hot, cold : float
         Temperatures, in the unit of the prices, at the first move and at the last.
     penalty : float
-        What a cost above the ceiling takes from the price, for each part of the ceiling.
+        Price subtracted for a cost above the ceiling, per multiple of the ceiling (see `_fine`).
 
     Returns
     -------
@@ -318,7 +319,7 @@ def heaviest_block(
 
 @compiled(allocates=False)
 def _draw(members: _Members, arrays: KernelArrays) -> int:
-    """A random node: any of the graph (`_ANY`), one of the block (`_INSIDE`), else a neighbour of one of the block."""
+    """A random node: of the graph (with probability `_ANY`), of the block (`_INSIDE`), or a neighbour of the latter."""
     part, size = np.random.random(), members.size[0]
     if size == 0 or part < _ANY:
         return np.random.randint(len(members.nodes))
@@ -369,7 +370,7 @@ def _flip(
     arrays: KernelArrays,
     relations: Relations,
 ) -> None:
-    """Add `v` to the block, or remove it if it is there; all counts and bits follow."""
+    """Add `v` to the block, or remove it if it is there; all counts and bits are updated."""
     inside[v] = not inside[v]
     step = 1 if inside[v] else -1
     if inside[v]:
@@ -401,7 +402,7 @@ def _count(u: int, step: int, counts: NDArray[np.int32], positive: NDArray[np.ui
 
 @compiled(allocates=False)
 def _stream_of(v: int, uses: NDArray[np.int32], overflow: LeastOverflow, counted: int) -> float:
-    """Time to stream what the block holds for `v` alone; `counted` is 1 if `uses` counts `v` already, else 0."""
+    """Time to stream the bytes that the block holds only because of `v`; `counted`: 1 if `uses` counts `v`, else 0."""
     time = overflow.stream[v]
     for i in range(overflow.start[v], overflow.start[v + 1]):
         if uses[overflow.used[i]] == counted:
@@ -418,7 +419,7 @@ def _use(v: int, change: int, uses: NDArray[np.int32], overflow: LeastOverflow) 
 
 @compiled(allocates=False)
 def _excess_without(v: int, excess: float, members: _Members, overflow: LeastOverflow) -> float:
-    """The largest excess of the nodes of the block but `v`, of which `excess` is the largest of all."""
+    """Largest excess over the nodes of the block except `v`; `excess` is the largest over all of them."""
     if overflow.excess[v] < excess:
         return excess
     largest = -math.inf
@@ -433,7 +434,7 @@ def _excess_without(v: int, excess: float, members: _Members, overflow: LeastOve
 
 @compiled
 def _cost_of_joining(v: int, inside: BoolArray, reads: NDArray[np.int32], arrays: KernelArrays, counted: int) -> float:
-    """Cost of the block with `v` less that without; `counted` is 1 if `reads` counts `v` already, else 0."""
+    """Cost of the block with `v` minus its cost without; `counted` is 1 if `reads` counts `v` already, else 0."""
     cost = arrays.work[v]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         t = arrays.input_tensor[e]
@@ -461,11 +462,11 @@ _DEAREST, _COLD, _PENALTY, _FEWEST_NODES = 60, 0.04, 1.3, 50
 
 @dataclass(frozen=True)
 class Effort:
-    """Number of searches, moves of each for each node, and the temperature at first in multiples of the mean price."""
+    """How long a round of annealing takes."""
 
-    searches: int
-    moves: int
-    hot: float
+    searches: int  # number of annealing runs
+    moves: int  # moves of each run, per node
+    hot: float  # initial temperature, in multiples of the mean price
 
 
 def heavy_blocks(
@@ -481,7 +482,7 @@ def heavy_blocks(
     deadline: Deadline,
     threads: int,
 ) -> Iterator[BoolArray]:
-    """Yield blocks of high price that cost at most `ceiling`, at most one a search.
+    """Yield blocks of high price that cost at most `ceiling`, at most one for each annealing run.
 
     Parameters
     ----------
@@ -498,13 +499,13 @@ def heavy_blocks(
     relations : Relations
         Which nodes paths connect.
     fresh, again : Effort
-        Of searches that begin with no block, and with a known one.
+        Effort of runs that begin with no block, and of those that begin with a row of `blocks`.
     rng : numpy.random.Generator
-        Of the seeds of searches.
+        Source of the seeds of the runs.
     deadline : Deadline
-        Looked at after each search.
+        Checked after each run.
     threads : int
-        How many search; without a deadline, the answer does not depend on it.
+        Number of threads; without a deadline, the blocks do not depend on it.
     """
     n, mean = len(price), float(price.mean())
     dearest = np.argsort(-(blocks @ price), kind="stable")[:_DEAREST]

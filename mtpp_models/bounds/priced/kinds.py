@@ -1,4 +1,4 @@
-r"""Prices of nodes over kinds of devices.
+r"""Lower bounds from prices of nodes and of kinds of devices, by column generation and branch and bound.
 
 **Prices of nodes and of kinds of devices, as good guesses.**
 
@@ -61,7 +61,7 @@ _FREE = 1e-9
 
 
 class Prices(NamedTuple):
-    """Prices of nodes and kinds; those of all devices sum to 1."""
+    """Prices of nodes, and of a device of each kind; the prices of all devices sum to 1."""
 
     node: FloatArray  # (n,)
     kind: FloatArray  # (T,)
@@ -73,14 +73,16 @@ class Prices(NamedTuple):
 
 
 class KindPrices:
-    """Column generation for the program of an instance.
+    """Column generation for the linear program of prices of nodes and kinds.
 
     Parameters
     ----------
     start : Partition
         With a positive bottleneck; its blocks are the first that the prices must respect.
-    seed, threads : int
-        As of `PriceSearch`.
+    seed : int
+        Seed of the search for blocks.
+    threads : int
+        Number of threads that search for blocks.
     """
 
     def __init__(self, start: Partition, seed: int = 0, threads: int = 1) -> None:
@@ -109,7 +111,7 @@ class KindPrices:
             self.add(start.block == b)
 
     def add(self, inside: BoolArray) -> bool:
-        """Add a block on every kind; return whether it is new."""
+        """Add a block, (n,) booleans, for every kind of device; return whether it is new."""
         if inside.tobytes() in self._blocks:
             return False
         self._blocks[inside.tobytes()] = len(self._rows)
@@ -119,14 +121,15 @@ class KindPrices:
         return True
 
     def near(self, other: Prices) -> None:
-        """Move the stability centre towards prices that failed."""
+        """Move the stability centre (of stabilised column generation) towards prices `other` that proved no goal."""
         mixed = self.centre.node * (1 - _NEARER) + other.node / other.worth * _NEARER
         self.centre = Prices(mixed, self.centre.kind)
 
     def settle(self, goal: float, seconds: float) -> Prices | None:
-        """Prices for a goal with sufficient worth, near the stability centre; None if there are none in time.
+        """Prices for a goal that the known blocks respect; None if the program is not solved in time.
 
-        Of the best prices a part is mixed with the centre's, as little as leaves them worth more than all devices.
+        If the optimal prices of all nodes sum to more than 1, those of all devices, they are mixed with as much of the
+        stability centre as leaves the sum above 1.
         """
         rows, costs = np.array(self._rows), np.array(self._costs)
         block, kind = np.nonzero(costs < goal)
@@ -148,7 +151,7 @@ class KindPrices:
         return nearest
 
     def search(self, prices: Prices, goal: float, deadline: Deadline) -> int:
-        """Look for blocks whose price exceeds their kind's; return the number of new ones."""
+        """Add blocks below the goal whose price exceeds that of their kind; return the number of new ones."""
         fresh = 0
         for t, arrays in enumerate(self._arrays):
             if prices.kind[t] <= _FREE * prices.kind.max():
@@ -177,7 +180,11 @@ class KindPrices:
         return Prices(guess / guess.sum(), 1 / (len(rates) * self._counts))
 
     def _solve(self, rows: BoolArray, block: IntArray, kind: IntArray, seconds: float) -> Prices | None:
-        """An interior solution of the program: p(S) - q_t <= 0, and the prices of all devices sum to at most 1."""
+        """An interior solution of the program of prices for the known blocks; None if time is up or all prices are 0.
+
+        Its rows are p(S) - q_t <= 0 for block S = `rows[block[i]]` and t = `kind[i]`, and that the prices of all
+        devices sum to at most 1.
+        """
         n, count, kinds = rows.shape[1], len(block), len(self._counts)
         inside = scipy.sparse.csr_array(rows[block].astype(np.float64))
         devices = scipy.sparse.coo_array((-np.ones(count), (np.arange(count), kind)), shape=(count, kinds))
@@ -190,7 +197,7 @@ class KindPrices:
         return Prices(np.clip(answer[:n], 0.0, 1.0), np.clip(answer[n:], 0.0, 1.0))
 
     def _tightened(self, node: FloatArray, rows: BoolArray, block: IntArray, kind: IntArray) -> Prices:
-        """The prices with the least kinds that the known blocks allow, scaled so that devices sum to 1."""
+        """These prices of nodes with the least prices of kinds that the known blocks allow; all devices sum to 1."""
         worth, least = rows @ node, np.zeros(len(self._counts))
         np.maximum.at(least, kind, worth[block])
         least = np.maximum(least, 1e-6 * node.sum() / self._counts.sum())
@@ -219,7 +226,7 @@ _FALL = 0.35
 
 
 class PricesOfKinds:
-    """Bound by prices; called again for the same question, it continues."""
+    """Lower bound by prices of nodes and kinds; called again for the same question, it continues."""
 
     def __init__(self) -> None:
         self._question: str | None = None
@@ -231,7 +238,7 @@ class PricesOfKinds:
         self._trees: list[BlockTree] = []  # one a kind
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
-        """Prove; the witness holds `prices` of the nodes and `shares` of the kinds."""
+        """The best bound proved in time; its witness holds `prices` of the nodes and `shares` of the kinds."""
         instance = start.instance
         if start.bottleneck <= 0:
             return Result(PRICED, instance, start, simple_bound(instance))
@@ -281,7 +288,7 @@ class PricesOfKinds:
         return False
 
     def _attempt(self, goal: float, deadline: Deadline) -> bool | None:
-        """Prove a goal by some prices: True if proved, None if no prices can prove it."""
+        """Whether prices proved the goal; None if no prices can prove it."""
         search, rounds = self._prices, _ROUNDS
         while True:
             prices = search.settle(goal, deadline.left if deadline.left < math.inf else _PROGRAM)
@@ -301,7 +308,10 @@ class PricesOfKinds:
             search.near(prices)
 
     def _tree(self, t: int, worth: FloatArray, goal: float, deadline: Deadline) -> BlockTree:
-        """The tree of a kind at its root; pairs of nodes apart stay known if the goal is not higher."""
+        """The branch-and-bound tree of kind t, restarted for these prices.
+
+        Pairs of nodes that cannot share a block are kept if the goal is not higher than before.
+        """
         if t == len(self._trees):
             pairs, threads = deadline.share(_PAIRS), self._threads
             self._trees.append(BlockTree(self._prices.questions[t], worth, goal, pairs, threads=threads))
@@ -311,7 +321,7 @@ class PricesOfKinds:
         return self._trees[t]
 
     def _prove(self, prices: Prices, goal: float, deadline: Deadline) -> bool:
-        """Search a tree for each kind; blocks that prevent the proof are added to the program."""
+        """Whether the trees of all kinds prove the goal; blocks that prevent it are added to the program."""
         search, counts = self._prices, np.array(self._prices.instance.machines.counts, dtype=np.float64)
         spare = min(_SPARE, _PART * (prices.worth - 1))
         node = prices.node.copy()
@@ -343,10 +353,10 @@ class PricesOfKinds:
 
 
 def _worth(node: FloatArray, price: float) -> FloatArray:
-    """Prices of nodes relative to a device, at most 1: higher ones prove no more."""
+    """(n,) prices of nodes over that of a device, at most 1, as higher ones prove no more."""
     return np.minimum(node / price, 1.0)
 
 
 def _relieved(node: FloatArray, block: BoolArray, price: float) -> FloatArray:
-    """Prices of nodes, lowered in the block until it is worth slightly less than a device."""
+    """(n,) prices of nodes, lowered in the block until it is worth slightly less than a device."""
     return np.where(block, node * (price * (1 - _RELIEF) / node[block].sum()), node)

@@ -1,4 +1,4 @@
-r"""Node prices: the part of a block that each node is worth.
+r"""Node prices (dual values of the configuration program): the part of a block that each node is worth.
 
 Any block of a partition with a bottleneck of at most T costs at most T. Give each node a price so that no convex set
 of cost at most T is worth more than 1. If all nodes together are worth more than k, then k blocks do not cover them
@@ -53,17 +53,17 @@ class PriceSearch:
         A known partition with a positive bottleneck; its blocks are the first that the prices must respect.
     seed : int
     threads : int
-        How many search for blocks; without a deadline, they find the same ones however many they are.
+        Number of threads that search for blocks; without a deadline, the blocks do not depend on it.
 
     Attributes
     ----------
     instance : Instance
     threads : int
     prices : (n,) floats
-        Not negative and not all 0; another array only where they have moved. Of the blocks known when they settled,
-        none that costs at most T is worth more than 1.
+        Not negative and not all 0; replaced by a new array when they change. No block that was known then and costs at
+        most T is worth more than 1.
     ceiling : float
-        T; moves until the nodes are worth k blocks, between *simple* and the bottleneck of the best partition known.
+        T, between *simple* and the bottleneck of the best known partition; it moves until the nodes are worth k blocks.
     """
 
     def __init__(self, start: Partition, seed: int = 0, threads: int = 1) -> None:
@@ -93,14 +93,13 @@ class PriceSearch:
 
     @property
     def worth(self) -> float:
-        """Sum of all prices over k; 1 if no better prices exist at this ceiling."""
+        """Sum of all prices over k."""
         return float(self.prices.sum()) / self._k
 
     def aim(self, ceiling: float) -> None:
         """Set the ceiling T: no block that costs at most T may be worth more than 1.
 
-        Below the cost at which the best prices are worth k blocks they are worth more, and leave room for blocks that
-        nobody has found.
+        The lower T is, the more the best prices are worth; above k blocks, they leave room for blocks not known yet.
         """
         self.ceiling = self._most = ceiling
         self._scale(self.prices)
@@ -120,14 +119,14 @@ class PriceSearch:
         return True
 
     def cost(self, inside: BoolArray) -> float:
-        """Cost of a block, with the least possible cost of its overflow."""
+        """Cost of a block, (n,) booleans, with a lower bound on its overflow [time unit]."""
         return block_cost(self.instance, self._overflow, inside)
 
     def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
         """Alternate between finding blocks that are worth too much and lowering the prices.
 
-        There are at most so many rounds, and the deadline is looked at after each search; a program ends a second
-        behind it at the latest.
+        There are at most `rounds` rounds. The deadline is checked after each search; a linear program ends at most a
+        second after it.
         """
         deadline = deadline or Deadline()
         for _ in range(rounds):
@@ -141,7 +140,7 @@ class PriceSearch:
     def _search(self, deadline: Deadline) -> None:
         """Add blocks that cost at most T and are worth more than 1 at the current prices.
 
-        A small graph has all its convex sets listed; in a large one a local search looks for heavy ones.
+        In a small graph all convex sets are listed; in a large one simulated annealing searches for heavy ones.
         """
         if len(self._listed):
             little = self._listed_costs <= self.ceiling * (1 + _ROUNDING)
@@ -168,7 +167,7 @@ class PriceSearch:
         return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
 
     def _scale(self, *candidates: FloatArray) -> None:
-        """Of all candidates, scaled so that no block is worth more than 1, keep the one with the largest sum."""
+        """Keep the candidate prices with the largest sum, once scaled so that no known block is worth more than 1."""
         blocks = self._cheap_blocks()
         tops = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
         scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, tops, strict=True)]

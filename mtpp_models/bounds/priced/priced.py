@@ -73,10 +73,10 @@ _SPARE = 0.004
 
 
 def priced(start: Partition, controls: Controls) -> Result:
-    """Search for good prices and prove their bound; a better start leads to better prices.
+    """The best bound by node prices proved in time; a better start leads to better prices.
 
-    The bound's witness holds the prices and the tree, unless it is *simple*. Without a time limit, the same seed gives
-    the same bound.
+    The witness holds the prices and the branch-and-bound tree, unless the bound is only *simple*. Without a time limit,
+    the same seed gives the same bound.
     """
     return Prices()(start, controls)
 
@@ -195,13 +195,14 @@ class _Climb:
     def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
         """Try to prove the goal, or a slightly lower one, by the current prices.
 
-        A block that is worth more than 1 becomes cheaper while prices can be spared. After that, one that costs nearly
-        as much as the goal lowers it. What the tree has proved stays true in both cases.
+        If a block below the goal is worth its share, its prices are lowered as long as all nodes together remain worth
+        k blocks. After that, the goal is lowered to the cost of such a block if that is close. Finished leaves of the
+        tree stay valid in both cases.
 
         Returns
         -------
         tuple
-            The bound, None if time is up or a block is far below the goal; and the blocks that refute a higher goal.
+            The bound, None if time is up or a block is far below the goal; and the blocks that prevent a higher one.
         """
         search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self._base - goal) * _FALL
         blocks: list[BoolArray] = []
@@ -232,7 +233,7 @@ class _Climb:
         return None, blocks
 
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
-        """Add blocks that refute a goal to the price search; return whether the prices stay the same."""
+        """Add the blocks that prevented a goal to the price search; return whether the prices stay the same."""
         search = self._search
         count, prices = search.known, search.prices
         for block in blocks:

@@ -1,4 +1,4 @@
-"""Trees that prove what prices of nodes are worth."""
+"""Search for a block below a goal that is worth its share of the prices, by branch and bound on several threads."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _MOST_DECISIONS = 2**27
 
 
 class BlockTree:
-    """Search for one block below a goal; for another goal it continues with the same leaves.
+    """Search for a block below a goal that is worth its share; for another goal it continues with the same leaves.
 
-    The leaves are decisions on nodes, and nothing that follows from a goal, so together they hold all convex sets,
-    whatever goal comes next.
+    A leaf holds decisions on nodes only, no consequences of a goal, so that the leaves together cover all convex sets,
+    whatever the next goal is.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ class BlockTree:
     deadline : Deadline, optional
         When to stop looking for pairs of nodes that no block below the goal holds.
     spare : float
-        By how much, relative, all nodes together are worth more than k blocks, so that blocks can be relieved.
+        Relative excess of the prices of all nodes over those of k blocks, so that prices in some blocks can be lowered.
     threads : int
-        How many explore the tree; without a time limit, the same number finds the same blocks in the same order.
+        Threads that explore the tree; without a time limit, the same number finds the same blocks in the same order.
     """
 
     _aside: list[tuple[NDArray[np.int8], float]]
@@ -79,7 +79,7 @@ class BlockTree:
 
     @property
     def is_done(self) -> bool:
-        """Whether no leaf is open, and no block has been set aside."""
+        """Whether the search is finished: no leaf is open or set aside."""
         return not self._is_open and not self._aside
 
     def relieve(self, block: BoolArray) -> bool:
@@ -95,7 +95,7 @@ class BlockTree:
         return True
 
     def revalue(self, worth: FloatArray) -> None:
-        """Continue with lower prices, (n,) floats, in blocks; finished leaves stay finished."""
+        """Continue with lower prices, (n,) floats in multiples of a block's worth; finished leaves stay finished."""
         self._question = self._question._replace(worth=worth)
 
     def reprice(self, prices: FloatArray, spare: float = 0.0) -> None:
@@ -120,8 +120,8 @@ class BlockTree:
     def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
         """Search until the goal is proved, a block refutes it, or time is up.
 
-        The answer is whether it is proved that no block below the goal is worth its share; else (n,) the nodes of such
-        a block, or None if there was no time or nothing is left beside blocks passed by. Asked again, it goes on.
+        Returns whether it is proved that no block below the goal is worth its share; and, if not, the nodes of such a
+        block, (n,), or None if time is up or only leaves set aside are left. The next call continues.
         """
         budget = max(1, _WORK_BETWEEN // self._instance.graph.n)
         with ThreadPoolExecutor(self._threads) as pool:
@@ -134,7 +134,7 @@ class BlockTree:
         return not self._aside, None
 
     def pass_by(self) -> None:
-        """Set aside the block just found, to look for others; its leaf stays open until prices or goal change."""
+        """Set aside the leaf of the last block, to look for others; it stays unfinished until prices or goal change."""
         self._aside.append(self._parts[0].drop())
 
     def proof(self) -> PriceProof | None:
@@ -167,7 +167,7 @@ class BlockTree:
         return None
 
     def _share(self) -> None:
-        """Give open leaves to parts that have none; each thread has a part."""
+        """Move open leaves to parts of the tree that have none; each thread has a part."""
         while True:
             donor = max(self._parts, key=lambda part: part.open)
             if donor.open <= 1:
@@ -193,7 +193,7 @@ class BlockTree:
             part.reopen()
 
     def _put_back(self) -> None:
-        """Reopen the leaves that were set aside, before the others."""
+        """Reopen the leaves that were set aside; they are explored before the others."""
         aside, self._aside = self._aside, []
         for decided, multiplier in aside:
             if not self._parts[0].make_room():
@@ -219,6 +219,6 @@ def _apart(instance: Instance, goal: float, deadline: Deadline | None) -> BoolAr
 
 
 def _worth(prices: FloatArray, instance: Instance, spare: float) -> FloatArray:
-    """(n,) prices in blocks, which sum to (1 + `spare`) times the number of blocks."""
+    """(n,) prices scaled such that a block is worth 1: they sum to (1 + `spare`) times the number of blocks."""
     worth = prices / prices.max()
     return worth * ((1.0 + spare) * min(instance.k, instance.graph.n) / worth.sum())

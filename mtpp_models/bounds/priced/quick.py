@@ -1,4 +1,4 @@
-r"""Lower bounds from prices that are guessed: no search for prices, cheap trees, rising goals.
+r"""Lower bounds from guessed prices: rising goals, each proved by a cheap branch-and-bound tree.
 
 Any prices give a bound, see `mtpp_models.bounds.priced.priced`. Those of this module are work and a part of what a node
 moves,
@@ -65,7 +65,7 @@ _FIRST = 1e-3
 
 
 def priced_quick(start: Partition, controls: Controls) -> Result:
-    """Bound by guessed prices; its witness holds the prices and the tree, unless it is *simple*.
+    """Lower bound by guessed prices; its witness holds the prices and the tree, unless it is *simple*.
 
     Without a time limit, the same start gives the same bound.
     """
@@ -161,9 +161,9 @@ class QuickPrices:
 def _dearest(
     instance: Instance, known: float, upper: float, deadline: Deadline
 ) -> tuple[float, PriceProof | None, FloatArray] | None:
-    """The goal proved by the single node that costs most, with its tree and prices; None if that gains nothing.
+    """The highest goal proved with all worth on the most costly node, with its tree and prices; None without gain.
 
-    None if that is no more than what is known, or nothing surely overflows, so that a minimum cut says the same.
+    None if that is no higher than `known`, or if no block surely overflows: then a minimum cut gives the same bound.
     """
     loaded = BlockCuts(instance, upper).loaded() if known < upper else None
     if loaded is None:
@@ -203,7 +203,7 @@ def guessed_prices(instance: Instance, part: float) -> FloatArray:
 
 @dataclass
 class Climb:
-    """Sequence of rising goals, each proved by a tree."""
+    """A sequence of rising goals for one guess of prices, each proved by a branch-and-bound tree."""
 
     instance: Instance
     prices: FloatArray  # (n,); they fall with each block that is worth too much
@@ -246,7 +246,7 @@ class Climb:
                     self.twice = max(_LEAST_TWICE, self.twice / 2)
 
     def begin(self, goal: float, deadline: Deadline) -> bool:
-        """Whether a tree proves a first goal from its root; also learn how time grows with goals."""
+        """Whether a tree proves a first goal from its root; also record how the time grows with the goal."""
         watch, self.tree = Stopwatch(), None
         if not self.prove(goal, deadline):
             return False

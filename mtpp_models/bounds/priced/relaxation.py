@@ -1,4 +1,4 @@
-r"""Relaxations of a block: what it costs at least, with its ends.
+r"""Lower bounds on the cost of a block: overflow, first and last blocks, and Lagrangian relaxation by minimum cuts.
 
 **Cost of a block, as searches for prices count it.**
 
@@ -48,7 +48,7 @@ _MOST = 2.0**12
 
 
 class LeastOverflow(NamedTuple):
-    """Overflow of a block: the times of its nodes and of what they share, and their largest excess, at least 0."""
+    """Data for a lower bound on the overflow of a block: sum of streaming times plus largest excess, at least 0."""
 
     stream: FloatArray  # (n,) time to stream what each node holds alone
     excess: FloatArray  # (n,) time to stream what each needs beyond the memory, mostly negative; -inf without overflow
@@ -58,7 +58,7 @@ class LeastOverflow(NamedTuple):
 
     @classmethod
     def of(cls, instance: Instance, bottleneck: float) -> LeastOverflow:
-        """Overflow by an instance, of a known bottleneck."""
+        """The data of an instance; times are capped at a large multiple of a known bottleneck."""
         n, cap = instance.graph.n, _MOST * bottleneck
         if not instance.has_overflow:
             nothing = np.zeros(0, dtype=np.int64)
@@ -71,7 +71,7 @@ class LeastOverflow(NamedTuple):
         return cls(stream, excess, shared, arrays.shared_start, arrays.shared)
 
     def time(self, inside: BoolArray) -> float:
-        """Overflow of an (n,) set of nodes."""
+        """Lower bound on the overflow of the nodes in an (n,) mask [time unit]."""
         used = np.zeros(len(self.shared), dtype=bool)
         used[self.used[np.repeat(inside, np.diff(self.start))]] = True
         resident_time = self.stream[inside].sum() + self.shared[used].sum()
@@ -79,7 +79,7 @@ class LeastOverflow(NamedTuple):
 
 
 def block_cost(instance: Instance, overflow: LeastOverflow, inside: BoolArray) -> float:
-    """Cost of an (n,) set of nodes, with its least overflow."""
+    """Cost of the nodes in an (n,) mask as a block, with a lower bound on its overflow [time unit]."""
     graph = instance.graph
     tensor, producer = graph.edge_tensor, graph.tensors.producer
     reads = np.bincount(tensor, inside[graph.tensors.consumers], len(producer))
@@ -100,7 +100,7 @@ def block_cost(instance: Instance, overflow: LeastOverflow, inside: BoolArray) -
 
 
 def with_ends(instance: Instance) -> Instance:
-    """The question with the two more nodes, the last ones, and no more blocks than it had nodes."""
+    """The question with a source and a sink as two more nodes, the last ones, and at most n blocks."""
     graph, n = instance.graph, instance.graph.n
     sources, sinks = (np.flatnonzero(np.diff(rows[0]) == 0) for rows in (graph.predecessors, graph.successors))
     tensors = graph.tensors
@@ -126,7 +126,7 @@ def with_ends(instance: Instance) -> Instance:
 
 
 def partition_with_ends(start: Partition) -> Partition:
-    """The partition of the question `with_ends` that costs the same: its end nodes are in its first and last block."""
+    """The same partition for the question `with_ends`: the source is in its first block, the sink in its last one."""
     _, block = np.unique(start.block, return_inverse=True)
     return Partition(with_ends(start.instance), np.append(block, [0, block.max()]))
 
@@ -150,33 +150,36 @@ _MOST_FLOWS = 2**22
 
 
 class BlockQuestion(NamedTuple):
-    """Data of a search that stay the same throughout; times are in 2^-36 of the goal."""
+    """Constant data of a search for a block; times are in 2^-36 of the goal.
+
+    The 1 or 5 cases are without overflow and, if there is any, with rising parts of it.
+    """
 
     network: FlowNetwork  # with one more node, the last, from which supplies come
     supply: IntArray  # (n,): the arc from there to each node
-    drain: IntArray  # (1 or 5, N): ways to the sink, with rising parts of what is held, from nothing to all of it
-    constant: IntArray  # (1 or 5, n): of any block with a node, beside nodes and tensors; of several nodes the most
-    worth: FloatArray  # (n,): prices; a block is worth 1
+    drain: IntArray  # (1 or 5, N): capacities to the sink: work, and the part of the overflow that is linear in nodes
+    constant: IntArray  # (1 or 5, n): further cost of a block with each node; of several nodes the largest counts
+    worth: FloatArray  # (n,): prices, in multiples of the share of a block
     apart: BoolArray  # (n, n): pairs of nodes that no block below the goal holds
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
 
 
 class Flows(NamedTuple):
-    """Flows of a few nodes of the tree, from which those below them go on.
+    """Saved maximum flows of p nodes of the tree, from which the flows of their children start.
 
-    Place 0 is that of the node at work, place 1 what that goes back to behind a trial.
+    Slot 0 holds the flow of the current node, slot 1 a copy of it, to be restored after trial decisions.
     """
 
-    row: IntArray  # (p,): the leaf that goes on from here, -1 if none
-    state: NDArray[np.int8]  # (p, n): decisions and what follows from them
-    residual: IntArray  # (p, 1 or 5, a): what the arcs still carry, as `drain`
-    drain: IntArray  # (p, 1 or 5, N)
-    price: IntArray  # (p, 1 or 5, n): what nodes are worth, in whole units of the goal
-    sums: IntArray  # (p, 1 or 5, 2): what was pushed, and what is supplied
+    row: IntArray  # (p,): the leaf whose flow starts from this one, -1 if none
+    state: NDArray[np.int8]  # (p, n): decisions and their consequences
+    residual: IntArray  # (p, 1 or 5, a): residual capacities of the arcs
+    drain: IntArray  # (p, 1 or 5, N): residual capacities to the sink
+    price: IntArray  # (p, 1 or 5, n): prices times the multiplier, in 2^-36 of the goal
+    sums: IntArray  # (p, 1 or 5, 2): flow pushed, and sum of the supplies
 
     @classmethod
     def of(cls, question: BlockQuestion) -> Flows:
-        """Room for as many as fit, none of them there."""
+        """Empty slots, as many as memory allows."""
         (cases, ends), n, arcs = question.drain.shape, len(question.worth), len(question.network.head)
         places = max(3, min(n + 3, _MOST_FLOWS // (cases * (arcs + ends))))
         return cls(
@@ -191,14 +194,14 @@ class Flows(NamedTuple):
 
 @compiled
 def begin_flow(question: BlockQuestion, flows: Flows) -> None:
-    """Put the flow of no decisions and no prices at place 0."""
+    """Set slot 0 to the empty flow, with no decisions and no prices."""
     for case in range(len(question.drain)):
         flows.residual[0, case], flows.drain[0, case] = question.network.capacity, question.drain[case]
     flows.state[0], flows.price[0], flows.sums[0] = 0, 0, 0
 
 
 class Sets(NamedTuple):
-    """Sets of nodes that a bound on the cost of blocks leaves, (n,) booleans each."""
+    """Node sets that the computation of a bound writes, (n,) booleans each."""
 
     before: BoolArray  # nodes with a path to the block
     behind: BoolArray  # nodes with a path from it
@@ -208,7 +211,7 @@ class Sets(NamedTuple):
 
 @compiled
 def no_sets(n: int) -> Sets:
-    """Empty sets of n nodes, to be written."""
+    """Empty sets for a graph of n nodes."""
     return Sets(
         np.zeros(n, dtype=np.bool_),
         np.zeros(n, dtype=np.bool_),
@@ -219,14 +222,14 @@ def no_sets(n: int) -> Sets:
 
 @compiled
 def copy_flow(flows: Flows, source: int, target: int) -> None:
-    """Put the flow at one place at another as well."""
+    """Copy the flow in slot `source` to slot `target`."""
     flows.state[target] = flows.state[source]
     flows.residual[target], flows.drain[target] = flows.residual[source], flows.drain[source]
     flows.price[target], flows.sums[target] = flows.price[source], flows.sums[source]
 
 
 def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
-    """Drain (but of the last node) and constant of `BlockQuestion`: without overflow, and with parts of it."""
+    """`drain`, without the last node, and `constant` of `BlockQuestion`."""
     loaded, drain = cuts.loaded(), cuts.network.drain
     if loaded is None:
         return drain[None], cuts.constant[None]
@@ -254,10 +257,11 @@ def relax(
     multiplier: float,
     patient: bool,
 ) -> tuple[int, float, float]:
-    """Bound the cost of sets from below, up to the goal; return also the best multiplier and the cost of `many`.
+    """Lagrangian lower bound on the cost of blocks that agree with `state`, at most the goal [2^-36 of the goal].
 
-    The two tied sets are written into `sets`. The flow goes on from that in place
-    0, of no decisions or of fewer. With `patient` it takes more steps towards the best multiplier.
+    Also returns the best multiplier, and the cost of `many`. At that multiplier two sets are tied; both are written
+    into `sets`. The maximum flow starts from that in slot 0, for the same decisions or fewer. With `patient` there are
+    more steps towards the best multiplier.
     """
     network, worth, few, many = question.network, question.worth, sets.few, sets.many
     constant = constant_of(question.constant[case], state == IN)
@@ -322,7 +326,7 @@ def _move(
     drain: IntArray,
     price: IntArray,
 ) -> int:
-    """Set the prices, (n,), for a multiplier; return by how much all supplies grow.
+    """Set `price`, (n,), for a multiplier; return the change of the sum of all supplies.
 
     No capacity falls below the flow that its arc carries: what a price loses is added to the drain, (n,). Prices are
     rounded up, so that no set seems to cost more than it does.

@@ -39,15 +39,16 @@ _LEAST = 0.1
 
 
 class Leaves(NamedTuple):
-    """Leaves of the tree of decisions.
+    """Leaves of a branch-and-bound tree, whose branchings put a node into the block or keep it out.
 
-    Open ones come first, the last of them next; those that are done stand at the end. Together they hold all sets.
+    Open leaves are in the first rows, the last of these is explored next; finished ones are in the last rows. Together
+    they cover all node sets.
     """
 
-    decided: NDArray[np.int8]  # (c, n)
-    multiplier: FloatArray  # (c,)
-    last: IntArray  # (c,): which node was decided last, counted from 1, negative if kept out; 0 if nobody asks
-    least: IntArray  # (c,): the bound before that
+    decided: NDArray[np.int8]  # (c, n): `IN`, `OUT`, or 0 if not decided
+    multiplier: FloatArray  # (c,): Lagrange multiplier of the worth, in 2^-36 of the goal
+    last: IntArray  # (c,): node decided last, from 1, negative if kept out; 0 if its gain is noted or does not count
+    least: IntArray  # (c,): the bound before that decision
 
     @classmethod
     def root(cls, n: int) -> Leaves:
@@ -57,7 +58,7 @@ class Leaves(NamedTuple):
         return cls(np.zeros((size, n), dtype=np.int8), np.full(size, float(UNIT)), nothing, nothing.copy())
 
     def grown(self, done: int) -> Leaves:
-        """The same with more room in the middle."""
+        """A copy with twice as many rows, the new ones between the open leaves and the `done` finished ones."""
         size, n = self.decided.shape
         decided = np.zeros((2 * size, n), dtype=np.int8)
         keep = size - done
@@ -69,9 +70,10 @@ class Leaves(NamedTuple):
 def explore(
     question: BlockQuestion, leaves: Leaves, flows: Flows, gains: Gains, depth: int, done: int, budget: int
 ) -> tuple[int, int, BoolArray]:
-    """Explore at most `budget` nodes, as long as there is room.
+    """Explore at most `budget` nodes of the tree, as long as there is room for more leaves.
 
-    How many are open and done, and a block if one was found, else no node.
+    Returns the numbers of open and finished leaves, and (n,) the nodes of a block below the goal that is worth its
+    share; no nodes if none was met.
     """
     n = len(question.worth)
     sets = no_sets(n)
@@ -132,7 +134,7 @@ def _place(flows: Flows, row: int) -> int:
 
 @compiled
 def _go_on(question: BlockQuestion, leaves: Leaves, flows: Flows, row: int, state: NDArray[np.int8]) -> None:
-    """Load the flow of a leaf into slot 0, and set `state`, (n,), to its decisions and what follows from them."""
+    """Load the flow of a leaf into slot 0, and set `state`, (n,), to its decisions and their consequences."""
     place = _place(flows, row)
     if flows.row[0] != row:
         if flows.row[place] == row:
@@ -186,14 +188,17 @@ class TreePart:
         self.flows.row[:] = -1
 
     def explore(self, question: BlockQuestion, budget: int) -> BoolArray:
-        """Explore at most so many nodes of the tree; (n,) the nodes of the first block found, none if none was."""
+        """Explore at most `budget` tree nodes; return (n,) the nodes of the first block below the goal, or none."""
         self.open, self.done, block = explore(
             question, self.leaves, self.flows, self.gains, self.open, self.done, budget
         )
         return block
 
     def make_room(self) -> bool:
-        """Make room for the children of a node, of done leaves beyond `max_decisions`; whether there is room."""
+        """Make room for the children of a node; return whether there is room.
+
+        Beyond `max_decisions` entries, finished leaves are dropped.
+        """
         if self.open + self.done + CHILDREN <= len(self.leaves.decided):
             return True
         if self.leaves.decided.size < self.max_decisions:
@@ -205,28 +210,28 @@ class TreePart:
         return True
 
     def drop(self) -> tuple[NDArray[np.int8], float]:
-        """Take out the next open leaf: (n,) its decisions, and its multiplier."""
+        """Remove the next open leaf; return (n,) its decisions, and its multiplier."""
         self.open -= 1
         return self.leaves.decided[self.open].copy(), float(self.leaves.multiplier[self.open])
 
     def add(self, decided: NDArray[np.int8], multiplier: float) -> None:
-        """Add an open leaf, for which there is room; it is the next one."""
+        """Add an open leaf, for which there must be room; it is explored next."""
         self.leaves.decided[self.open], self.leaves.multiplier[self.open] = decided, multiplier
         self.open += 1
 
     def reopen(self) -> None:
-        """Open all leaves that are done."""
+        """Make all finished leaves open ones."""
         for rows in self.leaves:
             rows[self.open : self.open + self.done] = rows[len(rows) - self.done :]
         self.open, self.done = self.open + self.done, 0
 
     def aim(self, question: BlockQuestion) -> None:
-        """Go on at another goal: flows, and gains of what was decided last, were of the one before."""
+        """Prepare for another goal: drop flows and bounds that were computed for the goal before."""
         self.flows = Flows.of(question)
         self.leaves.last[:] = 0
 
     def share(self, other: TreePart) -> None:
-        """Take over every second open leaf of another part, and the gains that it knows; this one has none open."""
+        """Take every second open leaf of another part, and copy its gains; this part has no open leaf before."""
         while self.done + other.open + CHILDREN > len(self.leaves.decided):
             self.leaves = self.leaves.grown(self.done)
         moved, remaining = np.arange(0, other.open, 2), np.arange(1, other.open, 2)
@@ -243,7 +248,7 @@ class TreePart:
 # Trees of `mtpp_models.bounds.priced.prices` as witnesses, with which others prove the bound again.
 #
 # A witness holds the decisions of each leaf, in a tree of its own; the multiplier with which the leaf reaches the goal,
-# as `block_relaxation` says; and pairs of nodes that no block below the goal holds, as few as leaves need that do not
+# as in `relaxation.py`; and pairs of nodes that no block below the goal holds, as few as leaves need that do not
 # reach the goal without. Each leaf is bounded once more here, and pairs of leaves that are not needed become one.
 
 
@@ -270,16 +275,16 @@ class PriceProof(NamedTuple):
 
 
 def before_witness(deadline: Deadline) -> Deadline:
-    """When proofs end, such that their witness comes a second behind the deadline at the latest."""
+    """Deadline for proofs that leaves time for their witness, which is done at most a second after `deadline`."""
     return deadline.share(1 - _PART)
 
 
 @dataclass
 class Proofs:
-    """Proofs of goals that rise, and the witness of the highest of which there was time to make one.
+    """Proofs of rising goals, and the witness of the highest goal for which there was time to make it.
 
-    Of those that are kept each has at most half as many leaves as the next, so that there soon is one that takes little
-    time, and all together take no more than twice what the last one takes.
+    Each proof that is kept has at most half as many leaves as the next, so that the witness of some proof takes little
+    time, and those of all together at most twice as long as that of the last.
     """
 
     value: float = 0.0  # goal that the witness proves; 0 without one
@@ -288,9 +293,9 @@ class Proofs:
     goals: list[tuple[float, FloatArray | None, PriceProof]] = field(default_factory=list)
 
     def add(self, goal: float, proof: PriceProof | None, prices: FloatArray | None = None) -> None:
-        """Keep the proof of a goal, higher than those before, with the prices that the witness names, if there are any.
+        """Record that a goal higher than those before is proved; keep the proof and the prices for the witness.
 
-        A search that has forgotten leaves has no proof.
+        `proof` is None if the search has dropped leaves; then the goal gets no witness.
         """
         self.highest = max(self.highest, goal)
         if proof is not None:
@@ -300,13 +305,14 @@ class Proofs:
 
     @property
     def is_witnessed(self) -> bool:
-        """Whether all that was proved has a witness."""
+        """Whether the highest goal that was proved has a witness."""
         return self.value >= self.highest
 
     def make_witness(self, deadline: Deadline, seconds: float, part: float = _PART) -> None:
-        """Make the witness of the highest goal for which the time suffices; without it, the one so far stays.
+        """Make the witness of the highest goal for which the time suffices; if there is none, the old witness stays.
 
-        That is a second and a part of the seconds that proofs took, or all where the deadline is without a limit.
+        The time is one second plus the fraction `part` of the `seconds` that proofs took, or unlimited if the deadline
+        is.
         """
         endless = deadline.end == math.inf and not deadline.interrupted.is_set()
         deadline = Deadline() if endless else Deadline.after(_SECONDS + part * seconds)
@@ -319,9 +325,9 @@ class Proofs:
 
 
 def price_witness(proof: PriceProof, deadline: Deadline) -> dict[str, Any]:
-    """Members `tree`, `multipliers` and `apart` of a witness beside the prices of a proof; none where time is up.
+    """Members `tree`, `multipliers` and `apart` of the witness of a proof; none if time is up.
 
-    Multipliers are in parts of the goal, for prices that are worth as many blocks as there are.
+    Multipliers are fractions of the goal, for prices whose sum is the number of blocks.
     """
     entries, rows = _tree(proof.decided)
     decided, multiplier = proof.decided[rows], proof.multiplier[rows]
@@ -345,7 +351,7 @@ def price_witness(proof: PriceProof, deadline: Deadline) -> dict[str, Any]:
 def _tree(decided: NDArray[np.int8]) -> tuple[list[int], NDArray[np.intp]]:
     """Entries of a decision tree with these leaves in pre-order, and the rows of the leaves in that order.
 
-    Any node that all leaves decide can be the root: those with it inside and those with it outside are trees again.
+    Any node that is decided in all leaves can be the root: the leaves with it inside form a tree, and so do the others.
     """
     entries: list[int] = []
     order: list[int] = []
@@ -373,9 +379,9 @@ def _trimmed(
     unit: float,
     deadline: Deadline,
 ) -> tuple[list[int], list[int]]:
-    """Entries and rows of leaves of a smaller tree: two leaves become one where they need not decide their node.
+    """Entries and rows of leaves of a smaller tree: sibling leaves are merged where the bound holds for both together.
 
-    Rows of leaves that take the place of their pair are changed. It stops when time is up, with a tree that is valid.
+    `decided` and `multiplier` of merged leaves are updated. When time is up, the tree so far is returned; it is valid.
     """
     stack: list[tuple[list[int], list[int]]] = []  # subtrees with their rows, reversed: the last ones first
     row = len(decided)
@@ -412,8 +418,8 @@ def _close(
 ) -> bool:
     """Whether all leaves reach the goal, each with a multiplier that is written into `multiplier`.
 
-    `some` is the question with few pairs of nodes that exclude each other, to which those are added that a leaf needs;
-    `unit` is what kernels divide multipliers by.
+    `some` is the question with few pairs of nodes that exclude each other; pairs that a leaf needs are added to it.
+    Multipliers are in the unit of the witness, `unit` times those of `bound_of`.
     """
     n = decided.shape[1]
     state = np.empty(n, dtype=np.int8)
@@ -432,7 +438,7 @@ def _close(
 def _multiplier(
     question: BlockQuestion, flows: Flows, decided: NDArray[np.int8], begin: float, unit: float, state: NDArray[np.int8]
 ) -> float:
-    """A multiplier with which a leaf reaches the goal, rounded to few digits if it still does; -1 if there is none."""
+    """A multiplier that bounds a leaf by the goal, rounded to few digits if these suffice; -1 if there is none."""
     sets = no_sets(len(decided))
     value = begin / unit
     for patient in (True, False):
@@ -451,7 +457,7 @@ def _multiplier(
 
 @compiled(allocates=False)
 def _short(number: float) -> float:
-    """The number rounded to so few digits that a file stays small."""
+    """The number rounded to `_DIGITS` significant digits; 0 if it is not positive."""
     if number <= 0.0:
         return 0.0
     scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(number)))
@@ -460,7 +466,7 @@ def _short(number: float) -> float:
 
 @compiled
 def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], used: BoolArray) -> None:
-    """Mark in `used` a pair for each node that may not be in the block with another; pairs once marked serve again."""
+    """Mark in `used`, for each node that some node of the block excludes, one such pair; marked pairs are reused."""
     inside = np.flatnonzero(state == IN)
     for w in range(len(decided)):
         if decided[w] == OUT:
