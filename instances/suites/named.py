@@ -239,7 +239,7 @@ def find_suite(word: str, **words: Any) -> Suite:
     Raises
     ------
     InputError
-        If N, the folder or a word is refused.
+        If N, the folder or an argument is refused.
 
     Examples
     --------

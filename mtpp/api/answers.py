@@ -55,14 +55,14 @@ def read(
         A certificate, a plan, a placement, a flow, a serving front, or a partition, as ``save`` and ``--out`` write
         them.
     graph : GraphLike, optional
-        That of a partition file, which holds none.
+        Graph of a partition file, which holds none.
     bandwidth, memory, activation_buffer, fit, constraints
-        Of a partition file, in place of those that it states.
+        For a partition file, in place of the values that it states.
 
     Returns
     -------
     Result
-        With the method "read". The method of its bound is "stated": nothing here has proved it; `verify` does.
+        Its method is "read", and that of its bound "stated", as nothing is proved here; `verify` checks the bound.
 
     Raises
     ------
@@ -101,9 +101,9 @@ def explain(
     answer : Result, Partition or file
         The result of any problem, a partition, or a file of one, also by hand: ``{"block": [0, 0, 1]}``.
     graph : GraphLike, optional
-        That of a partition file without one.
+        Graph of a partition file without one.
     bandwidth, memory, activation_buffer, fit, constraints
-        Of the question, in place of those of a partition file.
+        Of the question, in place of the values in a partition file.
     time_limit : float
         Seconds to prove a bound on a partition, 10 by default.
     solver, gap, threads, seed, solver_options, log
@@ -112,12 +112,13 @@ def explain(
     Returns
     -------
     Findings or Reasons
-        Of a partition, or of another answer, of which nothing more is proved; `sentences()` say them.
+        `Findings` about a partition, or `Reasons` about another answer, for which nothing more is proved; both have
+        `sentences()`.
 
     Raises
     ------
     InputError
-        If the file or a word is refused, or the file states a bound above the cost of its answer.
+        If the file or an argument is refused, or the file states a bound above the cost of its answer.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def explainable(
     answer, graph, words
         As for `explain`.
     again : str
-        How to name the graph of a partition file, for messages.
+        How the caller can state the graph of a partition file, for messages.
     """
     question = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
@@ -235,11 +236,11 @@ def export(
     runtime : str
         A name of ``mtpp list runtimes``.
     graph : GraphLike, optional
-        That of a partition file, which holds none.
+        Graph of a partition file, which holds none.
     out : path, optional
         File to write; a certificate file is copied beside it.
     runtime_version : str, optional
-        Release of the runtime, such as "0.2", where its words differ; by default the latest that is known.
+        Release of the runtime, such as "0.2", where its settings differ; by default the latest that is known.
 
     Returns
     -------
@@ -249,7 +250,7 @@ def export(
     Raises
     ------
     InputError
-        If the file or a word is refused, or the runtime cannot express the cut.
+        If the file or an argument is refused, or the runtime cannot express the cut.
 
     Examples
     --------
@@ -322,7 +323,7 @@ def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
 def _read(
     document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
 ) -> tuple[_Cut, str | None]:
-    """The answer of a file, and its claims about all answers, which are not checked here."""
+    """The answer of a file, and what the file claims about all answers, which is not checked here."""
     problem = problem_of(document)
     if problem is not None:
         if graph is not None or chosen(ReadingWords, words):
@@ -360,23 +361,23 @@ def report(
     *answers : Result, Partition or file
         A file is a certificate, a plan, a placement, a flow, a serving front, a partition, or a folder of stages.
     graph : GraphLike, optional
-        That of partition files, which hold none.
+        Graph of partition files, which hold none.
     out : path, optional
         File to write.
     time_limit : float
         Seconds to check each answer, 20 by default.
     bandwidth, memory, activation_buffer, fit, constraints
-        Of partition files, in place of those that they state.
+        For partition files, in place of the values that they state.
 
     Returns
     -------
     str
-        The page: question, bounds and what proves them, stages, graph, timeline, memory, words for runtimes.
+        The page: question, bounds and what proves them, stages, graph, timeline, memory, settings for runtimes.
 
     Raises
     ------
     InputError
-        If there is no answer, a file or a word is refused, or a bound is above the cost of its answer.
+        If there is no answer, a file or an argument is refused, or a bound is above the cost of its answer.
 
     Examples
     --------
@@ -447,7 +448,7 @@ def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reporte
 
 
 def _checked(file: Path, words: ReportWords) -> tuple[Verdict | None, str]:
-    """The verdict on a file; None and the reason if time was up."""
+    """The verdict on a file with an empty text, or None with the reason if time was up."""
     try:
         limit = checked(VerifyWords, {"time_limit": words["time_limit"]})
         return verified(file, None, limit), ""
@@ -470,7 +471,7 @@ def _reported(
 
 
 def _words(result: Result[Any, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings for each runtime that can take the answer, and the reasons of those that cannot."""
+    """Settings by runtime, and reasons by runtime for those that cannot express the answer."""
     words: dict[str, str] = {}
     refusals: dict[str, str] = {}
     if result.answer is not None:

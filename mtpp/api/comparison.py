@@ -208,12 +208,12 @@ def compare(
     Integrals (Berthold: Measuring the impact of primal heuristics. Operations Research Letters 41, 2013) are over the
     seconds up to the end of the longest run on the graph and k. The primal gap is the part by which the best cost of a
     run by then exceeds the least one of the frame, over that cost, the gap of `gap_integral` the part of the cost that
-    is not proved by then; both are 1 while something is missing, and stay after the end of a run.
+    is not proved by then; both are 1 while cost or bound is missing, and stay constant after the end of a run.
 
     Raises
     ------
     InputError
-        If a graph, a name or a word is refused, before any run is made.
+        If a graph, a name or an argument is refused, before any run is made.
     WorkersLostError
         If the scheduler is lost for good; the same call goes on with `file`.
 
@@ -278,7 +278,7 @@ def methods_of(methods: Any) -> list[Any]:
     Raises
     ------
     WordError
-        If one is nothing of that.
+        If a method is none of these.
     """
     several = _texts("methods", methods) if isinstance(methods, str) else _items("methods", methods, single=_is_method)
     distinct: list[Any] = []
@@ -350,7 +350,7 @@ def features(
     Raises
     ------
     InputError
-        If a graph or a word is refused.
+        If a graph or an argument is refused.
 
     Examples
     --------
@@ -436,7 +436,7 @@ def hunt(
     Raises
     ------
     InputError
-        If there is no such method, or a word is refused.
+        If there is no such method, or an argument is refused.
 
     Examples
     --------

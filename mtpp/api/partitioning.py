@@ -91,7 +91,7 @@ def partition(
     Raises
     ------
     InputError
-        If the graph or a word is refused.
+        If the graph or an argument is refused.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def partition(
 
 
 def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float | None) -> Result:
-    """Search by one method; Ctrl-C ends the search and keeps its best partition."""
+    """Result of a search by one method; Ctrl-C ends the search and keeps its best partition."""
     if isinstance(method, str) and (":" in method or method.endswith(".py")):
         from mtpp.runs.own_methods import OwnMethod, own_method
 
@@ -157,7 +157,7 @@ def bound(
     Parameters
     ----------
     graph, k
-        The question, as for `partition`, with the same words.
+        The question, as for `partition`, with the same keyword arguments.
     model : str, Formulation or Algorithm
         A name of `mtpp.MODELS`; exact+all is strengthened, and needs a start. A model of your own, or where it is, as
         in "mine.py:NAME": its bound is stated, and makes nothing optimal.
@@ -185,7 +185,7 @@ def bound(
     Raises
     ------
     InputError
-        If the graph or a word is refused.
+        If the graph or an argument is refused.
     SolverNotAvailableError
         If the solver cannot run here, or fails.
 
@@ -224,7 +224,7 @@ def relaxation(
     Parameters
     ----------
     graph, k
-        The question, as for `partition`, with the same words.
+        The question, as for `partition`, with the same keyword arguments.
     model : str
         A formulation of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
     solver, time_limit, gap, threads, seed, solver_options, log, start
@@ -257,7 +257,7 @@ def relaxation(
 
 
 def catalogue_of(graph: GraphLike, k: int | None, words: RelaxationWords, *, stats: bool) -> pd.DataFrame:
-    """The models for a question with their sizes, and with `stats` the bounds that each proves."""
+    """Frame of the models for a question with their sizes, and with `stats` the bounds that each proves."""
     options = solve_options(words, words["time_limit"])
     (instance,) = instances_of(graph, k, pick(PartitioningWords, words))
     return catalogue(instance, start=as_partition(words["start"], instance), options=options if stats else None)
@@ -270,7 +270,7 @@ def bounded(
     words: BoundWords,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Solve one model of one question, after its words have been checked."""
+    """Result of one model on one question, from keyword arguments that are already checked."""
     options = solve_options(words, words["time_limit"])
     return _modelled(instance, model, options, start, relaxation=words["relaxation"], on_progress=on_progress)
 
@@ -320,7 +320,7 @@ def solve(
     Parameters
     ----------
     graph, k
-        The question, as for `partition`, with the same words.
+        The question, as for `partition`, with the same keyword arguments.
     model, solver, time_limit, gap, threads, seed, solver_options, log
         As for `bound`; the search before it takes the portfolio's own number of tries.
 
@@ -362,7 +362,7 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
     Parameters
     ----------
     graph, k
-        The question, as for `partition`, with the same words. Bounds for one k are used for the next ones.
+        The question, as for `partition`, with the same keyword arguments. Bounds for one k are used for the next ones.
     solver, gap, threads, seed, solver_options, log, start
         As for `bound`.
     methods : str, callable, model or several, optional
@@ -430,7 +430,7 @@ def least_k(graph: GraphLike, throughput: Quantity | None = None, **words: Unpac
     Parameters
     ----------
     graph
-        The question, as for `partition`, with the same words.
+        The question, as for `partition`, with the same keyword arguments.
     throughput : float or str, optional
         Runs per unit of work time, or a text such as "250/s"; optional where the memory is a hard limit.
     solver, time_limit, gap, threads, seed, solver_options, log

@@ -94,7 +94,7 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
     in_flight : int, optional
         Batches of sequences in flight, whose caches all devices hold; by default as many as are best.
     memory : float or str, optional
-        The most of a device [bytes]; by default that of its kind.
+        Upper limit for the memory of a device [bytes]; by default the memory of its kind.
     bandwidth : float or str, optional
         Of devices whose kind states none.
     peak_flops, memory_bandwidth : float or str, optional
@@ -115,13 +115,13 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
     Raises
     ------
     InputError
-        If the question or a word is refused.
+        If the question or an argument is refused.
     """
     return flowed(flow_instance(question, words), words)
 
 
 def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] = ignore) -> FlowResult:
-    """As `flow`, with checked words."""
+    """As `flow`, from keyword arguments that are already checked."""
     methods = flow_methods(words["seed"], search_only=words["search_only"])
     options = SolveOptions(time_limit=words["time_limit"], seed=words["seed"])
     return answered(question, methods, options, on_progress).noted(question.terms)
@@ -168,9 +168,9 @@ def serve(
     graph : str, path, ComputationGraph or networkx.DiGraph
         A decoder, as for `mtpp.load`; an architecture without a phase is priced for decoding.
     k : int
-        Number of stages; of kinds of devices the most that are used, by default all.
+        Number of stages; with kinds of devices the largest number of devices in use, by default all.
     memory : float or str
-        Of a device, a hard limit [bytes]; kinds of devices have at most their own.
+        Memory of a device, a hard limit [bytes]; of a kind of devices at most that of the kind.
     devices : Devices, str or path, optional
         Kinds of devices, as for `partition`.
     bandwidth : float or str, optional
@@ -184,9 +184,9 @@ def serve(
         many times its time in a cycle, and a batch needs the sum of the stages; the longer of the two counts.
     servers : str, path, or Servers, optional
         Servers such as "2x8xH100,1x4xL4", or a file (mtpp-servers/1): then chains of stages with tensor degrees are
-        deployed side by side for a workload, and the words above are none but `runtime`.
+        deployed side by side for a workload, and of the arguments above only `runtime` may be given.
     front : int, optional
-        The best deployment for each of so many limits of the time of a token, from the quickest one to `tpot`.
+        Number of limits of the time of a token, from the quickest one to `tpot`: the best deployment for each limit.
     between : float or str
         Rate between two servers; 50 GB/s by default.
     input, output : int
@@ -228,7 +228,7 @@ def serve(
     Raises
     ------
     InputError
-        If the graph is no decoder with numbered layers, or a word is refused.
+        If the graph is no decoder with numbered layers, or an argument is refused.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def serve(
 
 
 def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServeWords) -> ServingResult:
-    """As `serve` without servers, with checked words."""
+    """As `serve` without servers, from keyword arguments that are already checked."""
     refuse_deployment(words)
     question, watch = serving_instance(graph, k, memory, words), Stopwatch()
     outcome = serving_front(question)
@@ -326,7 +326,7 @@ def place(
     Raises
     ------
     InputError
-        If the graph or a word is refused, or there is no such placer.
+        If the graph or an argument is refused, or there is no such placer.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def placed(
     on_progress: Callable[[Progress], None] = ignore,
     on_fault: Callable[[SolverNotAvailableError], None] = ignore,
 ) -> PlacementResult:
-    """As `place`, with checked words; listeners as for `answered`."""
+    """As `place`, from keyword arguments that are already checked; listeners as for `answered`."""
     search_only, limit, groups = words["search_only"], words["time_limit"], words["groups"]
     if not search_only:
         solver = words["solver"]
@@ -444,7 +444,7 @@ def plan(
     Raises
     ------
     InputError
-        If a word is refused, or no plan fits into memory.
+        If an argument is refused, or no plan fits into memory.
 
     Examples
     --------
@@ -475,7 +475,7 @@ def _legal(runtime: Runtime, plan: Plan) -> bool:
 
 
 def _in_listed_order(iteration: Iteration, path: Path) -> Iteration:
-    """The plan with the order of passes of a file."""
+    """The plan executed in the order of passes that a CSV file states."""
     from instances.planning.plan_files import read_schedule
 
     plan = iteration.plan
@@ -516,9 +516,9 @@ def deployment_front(
 ) -> list[DeploymentResult]:
     """The best deployments under `count` limits on the time per token, the quickest first.
 
-    The limits are as many times apart, from the quickest token to that of the question, or of the most tokens a second.
-    Those that no deployment keeps are left out, and so is what is no faster than with a smaller limit. A time limit [s]
-    is that of each deployment.
+    The limits form a geometric sequence from the least possible time per token to that of the question or, without one,
+    of the deployment with the most tokens a second. Limits that no deployment keeps are left out, and so are
+    deployments that are no faster than under a smaller limit. `time_limit` [s] is for each deployment.
     """
     front = list[DeploymentResult]()
     for question in questions:
@@ -541,7 +541,7 @@ def deployment_front(
 def _limits(
     question: DeploymentInstance, loosest: DeploymentResult, count: int, time_limit: float | None
 ) -> Iterator[float]:
-    """The limits on the time per token except the last, with three digits [s]."""
+    """All limits on the time per token but the last, rounded up to three digits [s]."""
     decoding = question.pools[1] if question.prefill == "pools" else question
     quickest = deployment(replace(decoding, objective="latency"), time_limit).answer
     if loosest.answer is None or quickest is None:

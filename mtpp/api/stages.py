@@ -61,8 +61,9 @@ def split(
     out : path, optional
         Folder to write, new or empty. An ONNX file needs one; a module is exported to ONNX for it.
     partition : Partition, Result or file, optional
-        The partition to split by; the time is for a bound on it then, and a `Result` that is proved needs none. A
-        partition file takes the words of its question; the others have theirs, also the dimensions of the model.
+        The partition to split by; the time limit is then for a bound on it, and a proved `Result` needs none. A
+        partition file needs the arguments of its question; the others hold their question, with the dimensions of the
+        model.
     bandwidth : float or str, optional
         As for `partition`, or "measured": between processes of this machine.
     devices, memory, activation_buffer, fit, constraints
@@ -72,7 +73,7 @@ def split(
     args, kwargs : sequence, mapping
         Example inputs of a module.
     samples : bool
-        Whether the whole model is run once, to compare outputs with.
+        Whether the whole model is run once, to compare the outputs of the stages with its outputs.
     method : str, optional
         A name of `mtpp.HEURISTICS`, to search by it alone and prove next to nothing.
     solver, time_limit, gap, threads, seed, solver_options, log
@@ -87,8 +88,8 @@ def split(
     Raises
     ------
     InputError
-        If a word, the model, the partition or the folder is refused, there is no partition, or stages of a module give
-        something else than the module.
+        If an argument, the model, the partition or the folder is refused, there is no partition, or the outputs of the
+        stages of a module differ from those of the module.
     SolverNotAvailableError
         If the solver cannot run here; one that fails at work is a warning.
 
@@ -175,7 +176,7 @@ class Splitting:
         Raises
         ------
         InputError
-            If a word, the model, the partition or the folder is refused.
+            If an argument, the model, the partition or the folder is refused.
         """
         check_new_folder(out)
         check_model(model)
@@ -248,7 +249,7 @@ def run(stages: str | PathLike[str], **words: Unpack[RunWords]) -> Trial:
     stages : path
         Folder that `split` has written; its docstring has an example.
     requests : int
-        That are measured, after some to warm up.
+        Number of requests that are measured, after some to warm up.
     queue : int
         Requests that wait between two stages.
     timeout : float

@@ -52,7 +52,7 @@ def train(
     nic, dtype, sequence, optimizer_bytes, full_duplex, peak_flops, memory_bandwidth, time_unit
         As for `plan`; "bf16" by default, with 18 bytes a parameter; "fp8" has 8-bit products.
     micro_batch, tp, cp, ep, etp, imbalance, dispatch, overlap, zero, checkpoint, attention, fix, device, price, runtime
-        Of equal pipelines of whole microbatches, with degrees of parallelism: `docs/training.md`.
+        Degrees of parallelism and settings of equal pipelines: see `docs/training.md`.
     calibration : str, optional
         A file of `calibrate`.
     top : int
@@ -70,7 +70,7 @@ def train(
     Raises
     ------
     InputError
-        If a word is refused, or no plan fits into memory.
+        If an argument is refused, or no plan fits into memory.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def train(
 
 
 def trained(question: GridQuestion, on_progress: Callable[[Progress], None] = ignore) -> GridResult:
-    """As `train`, with checked words."""
+    """As `train`, for a question that is already checked."""
     result = certify_grid(question.instance, question.time_limit, question.runtime, on_progress, question.top)
     return result.noted(*_notes(question, result))
 
@@ -139,9 +139,9 @@ def calibrate(steps: str | PathLike[str], software: str = "") -> Calibration:
     Parameters
     ----------
     steps : str or path
-        A file ``mtpp-steps/1``: a list `steps` of objects with `seconds`, the words of `train` as `words`, with `model`
-        and `cluster` among them, and perhaps `plan`, a file of the plan that ran, and `source`. Without a plan, `fix`
-        names all degrees, and stages are even.
+        A file ``mtpp-steps/1``: a list `steps` of objects with `seconds`, the arguments of `train` as `words`, with
+        `model` and `cluster` among them, and perhaps `plan`, a file of the plan that ran, and `source`. Without a plan,
+        `fix` names all degrees, and stages are even.
     software : str
         Release of the runtime and what else the times depend on.
 
@@ -186,7 +186,7 @@ def _step(row: Value, folder: Path) -> Step:
 
 @takes_words(TrainWords)
 def asked(model: Any, cluster: str, **words: Unpack[TrainWords]) -> GridQuestion:
-    """The question of `train`, with the same words."""
+    """The question that `train` answers, from the same arguments."""
     return grid_question(model, cluster, words, words["time_limit"])
 
 

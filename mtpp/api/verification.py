@@ -34,12 +34,13 @@ def check(words: str | PathLike[str], runtime: str, *, model: str | PathLike[str
     Parameters
     ----------
     words : path
-        As `export` writes it; for onnxruntime-genai it is in the folder of the stages. It is read, and never run.
+        File of settings, as `export` writes it; for onnxruntime-genai in the folder of the stages. It is read, and
+        never run.
     runtime : str
         A name of ``mtpp list runtimes`` whose program has a parser that can be called.
     model : path, optional
-        What the words are held against: the folder of a configuration of transformers for accelerate, the ONNX file for
-        openvino.
+        Model against which the settings are checked: the folder of a configuration of transformers for accelerate, the
+        ONNX file for openvino.
 
     Returns
     -------
@@ -49,7 +50,7 @@ def check(words: str | PathLike[str], runtime: str, *, model: str | PathLike[str
     Raises
     ------
     InputError
-        If the program refuses the words, is not installed, or no parser of it can be called.
+        If the program refuses the settings, is not installed, or no parser of it can be called.
     """
     file, target = path_of("words", words), find(RUNTIMES, runtime, "runtime")
     if target.name not in PACKAGES:
@@ -106,7 +107,7 @@ def verify(
     answer : Result or file
         As `Result.save` and ``--out`` write it, or a folder of stages.
     graph : GraphLike, optional
-        The graph that the certificate has to be of; the chain of a plan, the decoder of a front, a flow or a
+        The graph that the certificate has to be about; the chain of a plan, the decoder of a front, a flow or a
         deployment, the model of a plan for a global batch.
     question : Instance, Result or str, optional
         The question that it has to answer, or the first 16 digits or more of its hash (`Instance.question_hash`).
@@ -137,7 +138,7 @@ def verify(
     Verdict
         Its `faults` are empty if no number is false; `proved_ratio` rests on proved bounds alone, and
         `rests_on_trust` says whether a better one is only trusted, and `ran_out` whether for lack of time. A question
-        other than the stated one is a fault; `compared` names the words that were compared.
+        other than the stated one is a fault; `compared` names the arguments that were compared.
 
     Raises
     ------
@@ -169,14 +170,14 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
     Parameters
     ----------
     own : OwnGraph, optional
-        The graph that it has to be of.
+        The graph that the file has to be about.
     words : VerifyWords
-        With all defaults.
+        All keyword arguments of `verify`, with their defaults.
 
     Raises
     ------
     InputError
-        If the file is no certificate, or a word is refused.
+        If the file is no certificate, or an argument is refused.
     NotBoundedError
         If it was not checked within the limits.
     """

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def questions(graph: str, k: str | None, throughput: str | None, words: PartitioningWords) -> list[Instance]:
-    """One question for each k; one for the least that the constraints name if k is asked for.
+    """One question for each k; with ``-k auto`` one for the least k that the constraints allow.
 
     Raises
     ------
     InputError
-        If a word or the graph is refused.
+        If an option or the graph is refused.
     """
     if k == AUTO:
         return instances_of(graph, None, words, is_open=True)
@@ -59,7 +59,7 @@ def look(
     method: str = "portfolio",
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> LeastK:
-    """Search for the least number of blocks, with progress; with `on_fault` also by proofs."""
+    """Result of the search for the least number of blocks, with progress; bounds are proved only with `on_fault`."""
     from mtpp.certifying.least_k import find_least
 
     enough = enough_for(question, throughput)

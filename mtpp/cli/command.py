@@ -55,7 +55,7 @@ class Files:
     plot: options.Plot = None
 
     def check(self, *others: Path | None) -> None:
-        """Refuse files that cannot be written, these and `others`, before anything is changed.
+        """Check that these files and `others` can be written, before anything is changed.
 
         Raises
         ------
@@ -164,7 +164,7 @@ def read_starts(
 
 
 class Without(frozenset[str]):
-    """Words that a verb leaves out, as in ``Annotated[ReadingWords, Without({"level"})]``; defaults hold."""
+    """Keyword arguments that a verb does not offer, as in ``Annotated[ReadingWords, Without({"level"})]``."""
 
 
 def command(verb: Callable[..., int]) -> Callable[..., int]:
@@ -173,7 +173,7 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
     Parameters
     ----------
     verb : callable
-        Its parameters are annotated for typer, or are dataclasses with such fields, or words of a question.
+        Its parameters are annotated for typer, dataclasses with such fields, or typed dicts of keyword arguments.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, frozenset[str]]]:
-    """Each parameter of a verb, with its class of words (None for a plain one) and the words left out."""
+    """Each parameter of a verb, its typed dict or dataclass (None for a plain one), and the members left out."""
     hints = get_type_hints(taker, include_extras=True)
     for name, parameter in inspect.signature(taker).parameters.items():
         hint = hints[name]
@@ -275,7 +275,7 @@ def _mark(hint: Any, kind: type[frozenset[str]]) -> frozenset[str]:
 
 
 def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
-    """The parameter for a word as an option of the command line."""
+    """A keyword argument as an option of the command line."""
     kind = _text_type(hint)
     flag = option_of(name)
     option = options.of_panel(
@@ -291,7 +291,7 @@ def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
 
 
 def _text_type(hint: Any) -> Any:
-    """The type that typer parses for a word: texts for numbers and quantities, which are parsed later."""
+    """The type that typer parses for a keyword argument: texts for numbers and quantities, which are parsed later."""
     kinds = types_of(hint)
     if PathLike in kinds:
         return Path
@@ -307,7 +307,7 @@ def _kind_of(parameter: inspect.Parameter) -> Any:
 
 
 def _in_text(parameter: inspect.Parameter) -> inspect.Parameter:
-    """An option of a verb; numbers are parsed here so that refusals have this project's form."""
+    """The option with text in place of a number, so that errors of parsing have this project's form."""
     kind = _kind_of(parameter)
     if not types_of(kind) & {int, float}:
         return parameter
@@ -316,7 +316,7 @@ def _in_text(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _value(name: str, text: Any, hint: Any) -> Any:
-    """The value of an option that comes as a text."""
+    """The value of an option, parsed from its text."""
     if name in PAIRS and text is not None:
         return PAIRS[name](text) or None
     kind, *others = types_of(hint)

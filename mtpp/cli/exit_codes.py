@@ -1,4 +1,4 @@
-"""Exit codes of the command line, the same for all verbs; apart, as they are there before all else is loaded."""
+"""Exit codes of the command line, the same for all verbs; a module of its own, which loads at once."""
 
 DONE = 0
 #: Also when runs of a table failed.

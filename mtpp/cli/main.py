@@ -308,7 +308,7 @@ def _begin(
 
 @contextmanager
 def _words_as_options() -> Iterator[None]:
-    """Make messages spell words as options."""
+    """Make messages spell keyword arguments as options of the command line."""
     token = spelling.set(spelled)
     try:
         yield
@@ -351,7 +351,7 @@ class _Teller(logging.Handler):
 
 @contextmanager
 def _told_of_compiling(words: Sequence[str]) -> Iterator[None]:
-    """Print that kernels are being compiled, which delays everything else."""
+    """Print messages on the compilation of kernels, which delays everything else, inside of the context."""
     logger, before = logging.getLogger("instances.compiled"), logging.getLogger("instances.compiled").level
     with ExitStack() as beside:
         teller = _Teller(words, beside)

@@ -1,4 +1,4 @@
-"""Options: their panels, what may be given for them, how words are spelled, and those that several verbs share."""
+"""Options of the command line: panels of the help, lists of values, spelling, and options that several verbs share."""
 
 from __future__ import annotations
 
@@ -114,19 +114,19 @@ LISTINGS: dict[str, Callable[[], Rows]] = {
 
 
 def argument(**settings: Any) -> Any:
-    """As `typer.Argument`."""
+    """A `typer.Argument` whose values the shell completes."""
     return typer.Argument(autocompletion=_choices(settings), **settings)
 
 
 def of_panel(panel: str, *flags: str, basic: bool = True, **settings: Any) -> Any:
-    """As `typer.Option`, in its panel of the help; one that is not basic is left out of the short help."""
+    """A `typer.Option` in a panel of the help; an option that is not basic is left out of the short help."""
     option = typer.Option(*flags, rich_help_panel=panel, autocompletion=_choices(settings), **settings)
     option.basic = basic  # for `mtpp.cli.command`
     return option
 
 
 def _choices(settings: dict[str, Any]) -> Callable[[], list[tuple[str, str]]] | None:
-    """Completions with a line about each, from a metavar or a list named in the help; None without."""
+    """Function that returns completions with a line about each, from metavar and help; None if they list no values."""
     values = [
         value for value in re.split(r"[][|]", settings.get("metavar") or "") if value.isalnum() and value.islower()
     ]
@@ -147,12 +147,12 @@ _OPTIONS = {"k": "-k", "dims": "--dim", "runtime": "--for", "solver_options": "-
 
 
 def option_of(name: str) -> str:
-    """The option of a word, such as --time-limit of time_limit."""
+    """The option of a keyword argument, such as --time-limit for time_limit."""
     return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
 def spelled(name: str, value: Any) -> str:
-    """A word as the caller of a shell writes it."""
+    """A keyword argument with its value as an option in a shell."""
     return option_of(name) if value is None or value is True else f"{option_of(name)} {shlex.quote(str(value))}"
 
 

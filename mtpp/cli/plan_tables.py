@@ -170,7 +170,7 @@ _MEMORY = ["in flight", "weights [GiB]", "optimizer [GiB]", "activations [GiB]"]
 
 
 def _memory(schedule: Timeline, n: int) -> list[str]:
-    """Memory of a device of a stage; activations at the peak of its group."""
+    """Cells on the memory of a device of stage `n`; activations at the peak of its group."""
     if schedule.plan.instance.network is None:
         return [f"{schedule.memory_needed[n] / 2**30:.3g}"]
     plan = schedule.plan
@@ -219,7 +219,7 @@ def headlines(answer: PlanResult) -> list[tuple[str, str]]:
 
 
 def _numbers(instance: TrainingInstance) -> str:
-    """Number type, sequence length, bytes a parameter and shares, with defaults."""
+    """Text on number type, sequence length, bytes a parameter, samples of replicas, and recomputation."""
     assert instance.dtype is not None
     width = ELEMENT_BYTES[instance.dtype]
     sequence = "sequence not stated" if instance.sequence is None else f"sequence {instance.sequence}"

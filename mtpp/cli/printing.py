@@ -184,7 +184,7 @@ _MOST_TABLES = 3
 
 @dataclass(frozen=True)
 class Printing:
-    """Options of the form of the output."""
+    """Options for the form of the output, and the functions that print in this form."""
 
     json: options.Json = False
     quiet: options.Quiet = False
@@ -209,12 +209,12 @@ class Printing:
         self.detail(fitted(header, rows, terminal_width(), words))
 
     def own_table(self, result: Result[Any, Any]) -> None:
-        """Print the answer's special table, if it has one, as a detail."""
+        """Print the table of the answer's parts, as a detail."""
         assert result.answer is not None
         self.table(*result.answer._rows())
 
     def notes(self, *results: Result[Any, Any]) -> None:
-        """Print notes on answers, a line each; without defaults if output is quiet."""
+        """Print notes on answers, a line each; notes on assumed defaults are left out if output is quiet."""
         notes = dict.fromkeys(note for result in results for note in result.notes)
         lines = [f"{printable(note)}." for note in notes if not (self.quiet and note.startswith(ASSUMED))]
         if lines:
@@ -249,11 +249,11 @@ class Printing:
             The answer, from the live line and a listener for solvers that fail.
         files : Files
         show : callable
-            Prints the result lines of an answer that there is.
+            Prints the result lines of an answer.
         tables : callable
-            Prints what stands below them and the notes.
+            Prints the tables and notes below the result lines.
         figure : callable
-            Its picture.
+            Makes the picture of an answer.
         """
         from mtpp import SolverNotAvailableError
 
@@ -430,7 +430,7 @@ def tell_steps(traces: Sequence[tuple[Instance, Sequence[Turn]]], printing: Prin
 
 
 def draw_trace(path: Path, result: Result) -> None:
-    """Draw cost and bound over time, if there was any turn."""
+    """Draw cost and bound over time, if the result has a trace."""
     from mtpp.plots.profiles import plot_trace
     from mtpp.plots.style import save_figure
 

@@ -81,7 +81,7 @@ def _costs(partition: Partition) -> Row:
 
 
 def _memory(partition: Partition) -> Row:
-    """Memory of the fullest block and overflow of the slowest, unless everything fits."""
+    """Cells for the memory of the fullest block and the overflow of the slowest; empty if everything fits."""
     overflow, unit = partition.costs.overflow, partition.instance.graph.time_unit
     if not overflow.any():
         return {}
@@ -98,12 +98,12 @@ def _cost_columns(unit: str) -> tuple[str, str, str]:
 
 
 def _relaxation(bound: Bound | None, unit: str) -> Row:
-    """The value of the linear relaxation, for bounds of relaxations."""
+    """Cell with the value of the linear relaxation; empty for other bounds."""
     if bound is None or not bound.method.endswith(LP_SUFFIX):
         return {}
     return {f"LP [{unit}]": or_dash(bound.witness["relaxation"])}
 
 
 def _standing(bound: Bound) -> str:
-    """Whether a proved bound is the best of its method, "yes" or "no"; "stated" without a proof."""
+    """Text of a table cell: "yes" or "no" whether a proved bound is the best of its method, "stated" without proof."""
     return ("yes" if bound.optimal else "no") if bound.proved else "stated"

@@ -33,7 +33,7 @@ _GOLDEN_ANGLE = 137.50776
 
 
 class Bar(NamedTuple):
-    """Bar in a row from one number to another, in units of the chart's scale."""
+    """Bar in a row from one number to another, in the unit that the chart's scale divides."""
 
     start: float
     end: float
@@ -72,7 +72,7 @@ class Chart(NamedTuple):
 
     @property
     def legend(self) -> dict[Kind, str]:
-        """Words on the kinds of bars that occur."""
+        """Text of each kind of bars that occurs."""
         present = {bar.kind for row in self.rows for bar in row.bars}
         return {kind: words for kind, words in self.kinds.items() if kind in present}
 
@@ -151,13 +151,13 @@ def stacked(
     ----------
     labels : sequence of str
     parts : mapping of str to sequence of float
-        Kind to a number a row, 0 or more, in the unit that `scale` divides; infinite ones have no bar.
+        Kind of bars to a number for each row, at least 0, in the unit that `scale` divides; infinite ones have no bar.
     scale : Scale
         Of the axis.
     names, axis : str
         What a row is, and what the axis measures.
     kinds : mapping of str to str, optional
-        Words about the kinds; the kinds themselves by default.
+        Text of each kind; the kinds themselves by default.
     marks : sequence of Mark
     """
     rows, words = [], kinds or {kind: kind for kind in parts}

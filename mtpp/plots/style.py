@@ -1,4 +1,4 @@
-"""Common style of all pictures: axes, plain frames, legends beside, colours, files."""
+"""Common style of all pictures: axes, frames, legends beside the axes, colours, files."""
 
 from __future__ import annotations
 

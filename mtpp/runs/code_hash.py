@@ -37,18 +37,18 @@ def code_words(
     live: Iterable[str] = (),
     modules: Iterable[str] = (),
 ) -> list[str]:
-    """The words hashed for the code behind an answer: values, definitions, package versions.
+    """Texts from which the code behind an answer is hashed: values, definitions, package versions.
 
     Parameters
     ----------
     things : object
-        Functions, classes, and objects that hold such.
+        Functions, classes, and objects that contain them: the method.
     glue : iterable
-        Functions of this project that call the method, whichever it is: what they use counts but for registries.
+        Functions of this project that call any method: all that they use counts, except registries of methods.
     homes : Homes, optional
-        Folders whose modules count, those of the project by default; what it has read is not read again.
+        Folders whose modules count, by default those of the project; modules that it has read are not read again.
     live : iterable of str
-        Modules whose functions count by byte code and by what that names now, as those of a script.
+        Modules whose functions count by byte code and the present values of its names, as for a script.
     modules : iterable of str
         Modules that count as a whole.
 
@@ -86,7 +86,7 @@ class _Walk:
         self.mentioned: set[str] = set()  # by byte code
 
     def visit(self, value: Any) -> None:
-        """Add a value that code names or an object contains."""
+        """Add a value that is named in code or contained in an object."""
         if isinstance(value, _PLAIN):
             self.words.append(f"{type(value).__name__} {value!r}")
         elif isinstance(value, np.ndarray | np.generic):

@@ -43,7 +43,7 @@ class Bar(Protocol):
 
 
 def own_bar(total: int) -> AbstractContextManager[Bar]:
-    """Progress of a call from Python: a bar on a terminal, a line in a notebook, else nothing."""
+    """Listener that shows the progress of a call from Python: a bar on a terminal, a line in a notebook, or nothing."""
     if "IPython" in sys.modules and hasattr(sys.modules["IPython"].get_ipython(), "kernel"):
         return NotebookLine(total)
     return RunBar(total) if sys.stderr.isatty() else _Silence()
@@ -154,7 +154,7 @@ class Parcel:
     heavy: dict[str, Heavy]  # graphs and methods that the job names by their hashes
 
     def luggage(self, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Pickled graphs and methods by hash, to be sent with a job."""
+        """Pickled graphs and methods by hash, to send with a job to a worker that lacks them."""
         return {name: pickle.dumps(self.heavy[name]) for name in hashes}
 
 
@@ -171,7 +171,7 @@ class Fault:
 
 
 def pack(job: Job, start: Sequence[Run]) -> Parcel:
-    """Pickle a job and the runs that it starts from.
+    """Pickle a job and the runs that it starts from, graphs and methods apart.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def pack(job: Job, start: Sequence[Run]) -> Parcel:
 
 
 def work(parcel: bytes, luggage: dict[str, bytes]) -> Run | Missing | Fault:
-    """Do a pickled job in a worker process; `luggage` holds large objects that it may lack."""
+    """Do a pickled job in a worker process; `luggage` holds pickled graphs and methods that the process may lack."""
     try:
         for name, data in luggage.items():
             _KEPT[name] = pickle.loads(data)

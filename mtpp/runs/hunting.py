@@ -1,7 +1,7 @@
 """Tests of methods: small random questions, held against brute force, and the smallest one that a method fails.
 
-A question has up to six nodes, so that all its partitions can be tried. None of them costs less than a true bound, each
-is a partition that a search may return, and what a method says of a question it says again.
+A question has up to six nodes, so that all its partitions can be enumerated. A bound must not exceed the least cost of
+them, the result of a search must be one of them at its cost, and a repetition must give the same answer.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Case:
 
 
 def _fewer(parts: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    """All ways to leave out one part."""
+    """The tuple without each of its parts in turn."""
     return (parts[:i] + parts[i + 1 :] for i in range(len(parts)))
 
 
@@ -209,7 +209,7 @@ def drawn(rng: random.Random, number: int, *, kinds: bool) -> Case:
 
 
 def _over_kinds(rng: random.Random, case: Case, speeds: Sequence[float], memory: float) -> Case:
-    """The case over kinds with these speeds, and random memories, bandwidths, rates or order."""
+    """The case with kinds of devices of these speeds, and random memories, bandwidths, rates or order."""
     counts, memories = [rng.randint(1, 2) for _ in speeds], [memory] * len(speeds)
     if rng.random() < 0.5:
         memories = [memory * rng.choice((0.5, 1.0, 3.0)) for _ in speeds]
@@ -369,7 +369,7 @@ def hunt_by(
     ----------
     method : RunMethod
     seconds : float
-        By the clock; the question at hand is brought to its end.
+        By the clock; the current question is finished.
     seed : int
         The same seed draws the same questions.
     kinds : bool
@@ -454,7 +454,7 @@ class _Trial:
 
 
 def _kind(complaint: str) -> str:
-    """The complaint with numbers removed."""
+    """The complaint without its numbers, to compare faults of different cases."""
     return "".join(c for c in complaint if c.isalpha() or c == " ")[:40]
 
 

@@ -67,7 +67,7 @@ class Job(ABC):
         return start
 
     def refusal(self) -> str | None:
-        """Why this process must not run the job, as its code differs; None if it may."""
+        """Reason why this process must not run the job, as its code differs; None if it may."""
         return None
 
     def run(self, start: Sequence[Run] = ()) -> Run:
@@ -108,7 +108,7 @@ class Job(ABC):
     def adopted(self, run: Run) -> Run | None:
         """A run of an earlier version as an answer to this job; None if it cannot be one.
 
-        Of how it was made nothing more is claimed than it says.
+        Fields on how the run was made that it lacks stay empty.
         """
         now = self.record()
         full = dict.fromkeys(now) | {name: now.get(name) for name in ("simple", "cluster") if name in now} | run
@@ -140,11 +140,11 @@ class StudyJob(Job):
         return key_of([*self.question, package_version()])
 
     def refusal(self) -> str | None:
-        """Why this process must not run the job, as its code differs from the caller's; None if it may."""
+        """Reason why this process must not run the job, as its code differs from the caller's; None if it may."""
         return None if _sources(type(self)) == self.sources else other_code(type(self).__name__)
 
     def line(self, about: Run, seconds: float | None, error: str | None, answer: Run) -> Run:
-        """A line for the file of runs."""
+        """The run with the fields of job and answer, and the hash of its code."""
         return super().line({"sources": self.sources, **about}, seconds, error, answer)
 
 
@@ -195,7 +195,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(
 
 @dataclass
 class Circumstances:
-    """Where and when a run takes place, from its start on."""
+    """Measures time, machine and load of a run, from its start on."""
 
     watch: Stopwatch = field(default_factory=Stopwatch)
     start: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -384,7 +384,7 @@ class RunLog:
 def _parse(path: str | Path) -> tuple[dict[str, Run], int, bool]:
     """Runs by key, and how an incomplete last line must be repaired.
 
-    Only what we wrote ourselves is ever cut off.
+    Only an incomplete line that this program has written is ever cut off.
     """
     runs: dict[str, Run] = {}
     shared: dict[Any, Any] = {}

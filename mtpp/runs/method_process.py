@@ -1,4 +1,4 @@
-"""Process in which a method of a caller runs, and which is ended when it does not end.
+"""Process in which a method of a caller runs, and which is ended after a time limit.
 
 It reads questions from stdin and writes a line of JSON for each; what the method prints goes to stderr. It stays for
 the next question, so that a file is loaded, and kernels are compiled, once.
@@ -171,9 +171,9 @@ class _Process:
                 pipe.close()  # type: ignore[union-attr]
 
     def _kill(self) -> int:
-        """Kill the process and its group, only once; return its exit code.
+        """Kill the process and its group; return its exit code.
 
-        This is done once only: when the process has ended, others may get its number.
+        This is done only once: when the process has ended, another one may get its number.
         """
         if self._process.returncode is None:
             with contextlib.suppress(OSError):
@@ -276,7 +276,7 @@ def _proved(model: Any, task: Task) -> tuple[Partition | None, float | None]:
 
 
 def _load(place: Place) -> Any:
-    """The method at a place; a file is loaded as a module of its text, under a unique name."""
+    """Load the method at a place; a file is loaded as a module of its text, under a unique name."""
     module_name, file, text, name = place
     if module_name is not None:
         module = importlib.import_module(module_name)

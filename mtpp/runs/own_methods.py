@@ -1,7 +1,7 @@
 """Methods of callers: searches and bounds, as objects, ``package.module:NAME`` and ``file.py:NAME``.
 
 A job carries the source of the file; a process of its own loads it and runs it, and is ended when its time is over.
-Nothing that it returns is believed: a partition is made anew of its blocks, at the cost that they have, and a bound
+Nothing that it returns is trusted: a partition is made anew from its blocks and its cost computed anew, and a bound
 counts as stated, never as proved.
 """
 
@@ -160,7 +160,7 @@ def _refuse_above(bound: float, instance: Instance, partitions: Iterable[Partiti
 
 
 def turns_of(methods: Iterable[Any]) -> list[LoopMethod[Instance, Partition]]:
-    """Methods of a caller in the form that the loop of `certify` takes.
+    """Methods of a caller, in the form that takes turns in `certify`.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def own_method(candidate: Any) -> OwnMethod | str:
     Raises
     ------
     InputError
-        If there is no such file, module or name, or it is nothing of all that.
+        If there is no such file, module or name, or it is no method.
     """
     if isinstance(candidate, str):
         if is_address(candidate):

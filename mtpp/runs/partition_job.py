@@ -92,7 +92,7 @@ class RunMethod:
         Parameters
         ----------
         options : SolveOptions
-            Of a heuristic seed and time limit count.
+            For a heuristic only seed and time limit are used.
         start : Partition, optional
             Of a bound.
         patience : float, optional
@@ -302,7 +302,7 @@ class PartitionJob(Job):
         return key_of(self._question(time_limit) | {"version": package_version()})
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
-        """One line for the file of runs."""
+        """The run as a row for the file of runs."""
         graph, ratio = self.instance.graph, self.instance.communication_over_work
         blank = dict.fromkeys(("bottleneck", "bound", "optimal", "block", "order", "repeatable"))
         return {
@@ -338,7 +338,7 @@ class PartitionJob(Job):
         return [] if best is None else [best]
 
     def refusal(self) -> str | None:
-        """Why this process must not run the job, as its method or solver differs; None if it may."""
+        """Reason why this process must not run the job, as its method or solver differs; None if it may."""
         if not self.by.is_same_here():
             return other_code(self.method)
         solver = self.options.solver
@@ -377,9 +377,9 @@ def jobs_of(
     options : SolveOptions
         Its time limit is for each bound, and ends a heuristic of the caller that has no budget.
     seeds : sequence of int
-        Each for every heuristic, by default that of the options, which bounds have.
+        Each heuristic runs with every seed; by default with that of the options, which bounds use.
     budgets : sequence of float or None
-        Seconds for heuristics, each for every one of them; None is its own number of evaluations.
+        Seconds for each heuristic, each with every budget; None is the heuristic's own number of evaluations.
     profile : str, optional
         Name of the extent of a study, for the runs.
 

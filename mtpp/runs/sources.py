@@ -122,7 +122,7 @@ PROJECT = Home(_ROOT, frozenset(SIBLINGS), is_project=True)
 
 
 def home_of(path: Path, package: str | None) -> Home:
-    """The folder whose modules count as the caller's; of an installed package only itself."""
+    """The folder whose modules count as the caller's; for an installed package, the package alone."""
     depth = len(package.split(".")) if package else 0
     folder = path.resolve().parents[depth]
     installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
@@ -183,7 +183,7 @@ class Homes:
         return target, part if part in module.parts else None
 
     def use(self, module: Module, name: str) -> Use:
-        """A definition of a module with the names that it uses."""
+        """The `Use` of a definition of a module: its hash, and the names that it uses."""
         if (module.name, name) not in self._used:
             parts = module.parts[name]
             names = frozenset[str]().union(*(part.names for part in parts))
@@ -253,7 +253,7 @@ class Closure:
         self._mentioned |= set(names)
 
     def words(self) -> list[str]:
-        """Definitions with hashes, and packages with versions."""
+        """Texts to hash: each definition with its hash, and each package with its version."""
         packages = sorted(self._packages - sys.stdlib_module_names - set(SIBLINGS))
         definitions = [f"{module} {name} {digest}" for (module, name), digest in sorted(self._digests.items())]
         return [*definitions, *(f"{name} {version_of_import(name)}" for name in packages)]
@@ -292,7 +292,7 @@ def _with_data(module: Module, is_project: bool) -> Module:
 
 @contextmanager
 def writing(file: str | Path | None) -> Iterator[None]:
-    """Do not count a file that is being written, such as a file of runs, as a method's data."""
+    """Do not count a file that is being written, such as a file of runs, as data of a method inside the context."""
     token = _WRITTEN.set(None if file is None else Path(file).resolve())
     try:
         yield
@@ -417,7 +417,7 @@ def hash_of(words: list[str]) -> str:
 
 
 def _spell(node: ast.AST, words: list[str]) -> None:
-    """Append the syntax tree as words that are the same in all versions of Python."""
+    """Append the syntax tree to `words`, as texts that are the same in all versions of Python."""
     kind = type(node)
     words.append(kind.__name__)
     for field in _fields(kind):

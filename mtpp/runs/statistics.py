@@ -140,9 +140,9 @@ def cluster_sums(values: FloatArray, clusters: Sequence[Hashable]) -> tuple[Floa
 def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[FloatArray, FloatArray]]:
     """Confidence intervals of Σ s / Σ n: the wider of Student's t and the studentised bootstrap.
 
-    The bootstrap knows of skewness, which t does not, and t of what few clusters do not show. One cluster less than
-    there are is drawn (Rao and Wu, Resampling Inference with Complex Survey Data, 1988), with a fixed seed; a draw's
-    standard error counts as a quarter of that of all at least, else a few equal clusters would make ends of any size.
+    The bootstrap accounts for skewness, which t does not, and t for the uncertainty of few clusters. Each draw has one
+    cluster less than there are (Rao and Wu, Resampling Inference with Complex Survey Data, 1988), with a fixed seed;
+    its standard error is at least a quarter of that of all clusters, as a draw of equal clusters has none.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[Flo
     Returns
     -------
     function
-        From the part of intervals that should hold the mean, as 0.95, to their ends, (rows,) floats each.
+        From the confidence level, such as 0.95, to the lower and upper ends of the intervals, (rows,) floats each.
     """
     s, n = np.atleast_2d(np.asarray(sums, dtype=float)), np.asarray(counts, dtype=float)
     value, clusters, total = s.sum(axis=1) / n.sum(), len(n), n.sum()
@@ -286,8 +286,8 @@ def paired_test(logs: FloatArray, clusters: Sequence[Hashable]) -> PairedTest:
 def paired_p(sums: FloatArray, counts: FloatArray) -> float:
     """P value of Wilcoxon's signed-rank test on cluster means, zeros kept in the ranks (Pratt).
 
-    Up to 50 clusters it is exact, over all signs of the means that are not 0. 1 where all are, NaN where one is not
-    known.
+    Up to 50 clusters it is exact, over all signs of the means that are not 0. It is 1 where all means are 0, NaN where
+    one is missing.
     """
     differences = (sums / counts).ravel()
     differences[np.abs(differences) < _TIE] = 0.0
@@ -486,7 +486,7 @@ def compare_methods(
 
 
 def _checked(solvers: Sequence[str]) -> Sequence[str]:
-    """Refuse unknown solvers; for solvers that are not installed, the runs fail."""
+    """The solvers; an unknown one is refused, and one that is not installed makes its runs fail later."""
     for name in solvers:
         try:
             find_solver(name)
@@ -547,9 +547,9 @@ def points_of(run: Run) -> Points:
 def primal_integral(points: Points, best: float, end: float) -> float:
     """Integral of the primal gap over time up to `end` [s]; smaller is better.
 
-    The gap is that of the cost to the best cost that is known, over the larger of both, and 1 while there is no cost;
-    after the last moment it stays. Berthold: Measuring the impact of primal heuristics. Operations Research Letters 41
-    (2013).
+    The primal gap is the difference between the cost and the best known cost, over the larger of both; it is 1 while
+    there is no cost, and constant after the last point. Berthold: Measuring the impact of primal heuristics. Operations
+    Research Letters 41 (2013).
 
     Examples
     --------
@@ -563,8 +563,8 @@ def primal_integral(points: Points, best: float, end: float) -> float:
 def gap_integral(points: Points, end: float) -> float:
     """Integral over time of the gap between best cost and bound, up to `end` [s].
 
-    The gap is cost less bound, over the cost, and 1 while one of both is missing: Berthold's integral with the bound at
-    that moment in place of the best cost.
+    The gap is cost less bound, over the cost, and 1 while either is missing: Berthold's integral with the current bound
+    in place of the best cost.
 
     Examples
     --------

@@ -63,7 +63,7 @@ def example(tensor: TensorRecord, seed: int, sample: int, number: int) -> NDArra
     tensor : TensorRecord
         Type and shape of the input.
     seed, sample, number : int
-        Of the samples, which of them, and which of the model's inputs.
+        Seed of all samples, number of the sample, and number of the model's input.
     """
     rng = np.random.default_rng([seed, sample, number])
     kind = ELEMENTS[tensor.type][2]
@@ -89,9 +89,9 @@ def record_samples(
     model : ModelProto
         With fixed shapes; its weights may lie in other files.
     folder : Path
-        Where these lie.
+        Folder of these files.
     inputs, outputs : sequences of TensorRecord
-        Of the model.
+        Inputs and outputs of the model.
     target : Path
         The file to write: of each sample all outputs, byte by byte.
 
@@ -135,7 +135,7 @@ def record_samples(
 
 
 def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: int) -> None:
-    """Write samples of all inputs to the places where stages read them."""
+    """Write `count` samples of all inputs into the shared memory from which stages read them."""
     for number, tensor in enumerate(inputs):
         if tensor.name in pipeline.layout.given:
             for sample in range(count):
@@ -148,10 +148,10 @@ def difference(
 ) -> tuple[float, float]:
     """The largest difference between two values of a tensor, and the tolerance.
 
-    The latter is a part of the largest number, or of 0.01 if that is more, so that numbers that are all near zero, as
-    of a detector that finds nothing, are compared as they are. The difference is 0 if all bytes are equal, and infinite
-    where whole numbers differ, or one is no number and the other is one. With `fusion` it is the share of whole numbers
-    that differ: digits decide which class of a point is the largest where two are nearly so.
+    The tolerance is a fraction of the largest absolute value, which counts as at least 0.01: values that are all near
+    zero, as of a detector without detections, are compared absolutely. The difference is 0 if all bytes are equal, and
+    infinite where whole numbers differ, or only one value is finite. With `fusion` it is the share of whole numbers
+    that differ: rounding decides which class is the largest where two are nearly equal.
     """
     kind = ELEMENTS[tensor.type][2]
     if kind is not None and np.dtype(kind).kind != "f":

@@ -37,7 +37,7 @@ ELEMENTS: dict[str, tuple[int, int, str | None]] = {
 
 
 class _Members:
-    """Base of the records of the manifest: fields are members, and those of its file stand among the others."""
+    """Base of the records of the manifest: fields are members; those of a `file` are inlined."""
 
     def document(self) -> dict[str, Any]:
         """Members of the record in the manifest."""
@@ -49,7 +49,7 @@ class _Members:
 
 
 def _document(value: Any) -> Any:
-    """A field as JSON."""
+    """The value of a field as JSON."""
     if isinstance(value, tuple):
         return [_document(item) for item in value]
     return value.document() if isinstance(value, _Members) else value

@@ -43,10 +43,10 @@ class Layout:
     given : dict of str to Ring
         Inputs of the whole model, a slot for each sample.
     made : dict of (int, str) to Ring
-        What a stage gives, by its number and the tensor's name.
+        Outputs of stages, by the number of the stage and the tensor's name.
     events : list of int
-        Where the (requests, 3) floats of each stage begin: when it began and ended with each request, and the
-        processor's seconds in between.
+        Offset of the (requests, 3) floats of each stage [bytes]: start and end of each request, and processor seconds
+        in between.
     bytes : int
     """
 
@@ -163,9 +163,9 @@ class Pipeline:
     queue : int
         Requests that wait between two neighbours, at least 1.
     samples : int
-        Inputs to be had; requests take them in turns.
+        Number of sample inputs; requests take them in turns.
     requests : int
-        The most that run at once.
+        Largest number of requests in one call of `run`.
     timeout : float
         Seconds without any progress after which a stage is said to hang.
     fusion : bool

@@ -48,7 +48,7 @@ class Alternatives:
     model_bytes: int  # that each copy holds
 
     def sentence(self, period: float | None) -> str:
-        """Whether the pipeline is better than both alternatives."""
+        """A sentence that compares the pipeline's time per request, `period` [s], with the better alternative."""
         best = min(self.one_process, self.copies)
         other = f"{self.cores} copies of the model" if self.copies <= self.one_process else "one process"
         if not period or self.cores == 1:
@@ -72,12 +72,12 @@ class Alternatives:
 def measure_alternatives(
     manifest: Manifest, model: Path, *, requests: int, queue: int, timeout: float, fusion: bool
 ) -> Alternatives:
-    """Run the whole model on sample inputs in both ways.
+    """Run the whole model on sample inputs, in one process and in as many copies as cores; return their times.
 
     Parameters
     ----------
     manifest : Manifest
-        Of the stages that it was split into.
+        Manifest of the stages into which the model was split.
     model : path
         The ONNX file, with its weights beside it.
     requests, queue, timeout, fusion
@@ -86,7 +86,7 @@ def measure_alternatives(
     Raises
     ------
     InputError
-        If it is another model.
+        If `model` is another model than the stages are made from.
     StageError
         If onnxruntime does not run it.
     """
@@ -311,7 +311,7 @@ def find_answers(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> list[Result]:
-    """The partition to split by, with its bounds.
+    """Results for the partition to split by, with its bounds.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def find_answers(
     options : SolveOptions
         Solver, time limit and seed.
     partition : Partition, optional
-        One that is kept; the time is for bounds then.
+        Partition to keep; the time is for bounds then.
     method : str, optional
         A search to use alone, with the bound *simple*; otherwise all methods take turns as in `certify`.
     on_progress, on_fault

@@ -36,16 +36,16 @@ Place = tuple[int, int]
 
 
 class Stage:
-    """Stage of this process.
+    """The stage that this process runs.
 
     Parameters
     ----------
     folder : Path
-        Where the files lie.
+        Folder with the files of the stages.
     rank : int
         Number of the stage.
     device : torch.device
-        Where it runs.
+        Device on which it runs.
     """
 
     def __init__(self, folder: Path, rank: int, device: torch.device) -> None:
@@ -119,7 +119,7 @@ def run(folder: Path, device_type: str, steps: int, meeting: Path | None = None,
     device_type : str
         "cpu" or "cuda".
     steps : int
-        That are measured, after one that is not; each has all batches.
+        Number of measured steps, after one that is not measured; each step runs all batches.
     meeting : Path, optional
         A new file by which processes of one machine find each other, where torchrun does not start them.
     out : Path, optional

@@ -151,7 +151,7 @@ class Trial:
     cores : sequence of int or None
         The core of each stage.
     agreement : Agreement or None
-        None if there is nothing to compare with.
+        Comparison of the outputs with those of the whole model; None if there are no samples.
     others : Alternatives or None
         The whole model on the same cores, if that was measured.
     devices : sequence of str

@@ -1,4 +1,4 @@
-"""Numbers with units, as texts have them and as they are shown."""
+"""Numbers with units: parsing of texts, and formats for display."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """Pass the items through, with progress and the estimated remaining time on stderr."""
+    """Iterate over the items, with progress and the estimated remaining time on stderr."""
     from rich import progress
 
     console = stderr_console()
@@ -59,7 +59,7 @@ class Scale(NamedTuple):
     ----------
     unit : str
     size : float
-        Of the unit, in what the numbers are given in.
+        Size of the unit, in the unit in which the numbers are given.
     decimals : int
     """
 
@@ -220,7 +220,7 @@ def parse_bandwidth(
     time_unit : str
         Unit of the graph's work; a rate per second fits seconds only.
     word : str
-        The word that it is the value of.
+        The keyword argument whose value is parsed, for messages.
     plausible : float
         Where the work is in seconds, a bare number below this and below 1e6 is an `InputWarning` [bytes/s].
 
@@ -341,7 +341,7 @@ def parse_throughput(given: Quantity, time_unit: str) -> float:
 
 
 def parse_counts(text: str, name: str = "k") -> list[int]:
-    """Comma-separated numbers of a word, by default of blocks, without repetition.
+    """Comma-separated whole numbers from a keyword argument, by default k, without repetition.
 
     Examples
     --------
@@ -420,7 +420,7 @@ def _parse(given: Quantity, word: str, kind: _Kind) -> _Quantity:
 
 
 def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
-    """Advice about a number with an unknown unit."""
+    """Advice for an error message about a number with an unknown unit."""
     if not prefix:
         return f"give for example {kind.examples}."
     written = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")

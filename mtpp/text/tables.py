@@ -263,7 +263,7 @@ def _lines(table: list[list[str]], words: Collection[int]) -> str:
 
 
 def drawn(name: str) -> str:
-    """A name for pictures: printable, and without dollar formulas."""
+    """A name for pictures of matplotlib: printable, with escaped dollar signs."""
     return printable(name).replace("$", r"\$")
 
 

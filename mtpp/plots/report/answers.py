@@ -1,4 +1,4 @@
-"""Answer to any question as a part of a page: how good it is proved to be, the question, the answer, its words."""
+"""Answer to any question as a part of a page: its proved quality, the question, the answer, settings of runtimes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _parts(reported: Reported) -> Iterator[str]:
 
 
 def _headline(reported: Reported) -> str:
-    """A sentence on how good the answer is, and on what that rests."""
+    """HTML of the cost of an answer, of a sentence on how good it is and what that rests on, and of faults."""
     result, verdict = reported.result, reported.verdict
     kind, words = _standing(reported)
     cost = ""

@@ -56,7 +56,7 @@ _LANES = dict.fromkeys(_PASSES, (0.0, 0.75)) | {
 def _timeline(
     operations: Iterable[Operation], microbatches: int, rows: Sequence[str], names: str, marks: Mapping[str, float]
 ) -> Chart:
-    """Timeline of operations in rows of stages or groups, with a line at the bound [s]."""
+    """Timeline of operations in rows of stages or groups, with lines at `marks` [s], such as the bound."""
     bars: list[list[Bar]] = [[] for _ in rows]
     for operation in operations:
         if operation.end > operation.start or operation.kind in _PASSES:
@@ -137,11 +137,11 @@ def _stage_section(plan: Plan) -> Section:
     return Section("Stages", sentences=[words], table=Table(header, rows))
 
 
-# Sections of a page about a plan in a grid: degrees, stages, timeline, memory, devices.
+# Sections of a page about a plan with degrees of parallelism: degrees, stages, timeline, memory, devices.
 
 
 def grid_question(plan: GridPlan) -> dict[str, str]:
-    """The question of a plan in a grid: label to text."""
+    """The question of a plan with degrees of parallelism: label to text."""
     question, chain = plan.instance, plan.chain
     servers, state = question.servers, question.state_bytes
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
@@ -164,7 +164,7 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
 
 
 def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[Section]:
-    """All sections on a plan in a grid."""
+    """All sections on a plan with degrees of parallelism."""
     yield Section("Plan", facts=_degrees(plan))
     yield _section_of_stages(plan)
     yield step_section(plan, bound)
