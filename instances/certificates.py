@@ -105,8 +105,8 @@ _MEMBERS = (
 def recheck(method: str, problem: str = PARTITION, witness: Collection[str] = ()) -> str | None:
     """How a bound of this method is checked: "formula", "minimum cuts", "price tree", "ideals", …, or "trusted".
 
-    It is that of bounds of a method whose witness has the members named; None where the problem has no such method.
-    Problems that are not of this project have methods of their own.
+    `witness` names the members of the bound's witness. None where the problem has no such method; bounds on problems
+    that are not of this project are trusted.
     """
     if problem in _OF_SOLVERS and _OF_SOLVERS[problem].fullmatch(method):
         return "trusted"
@@ -226,7 +226,7 @@ def envelope(fields: Mapping[str, Value], problem: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        As `read_claim`, and if a number is none.
+        As `read_claim`, and if cost, bound or ratio is not a number.
     """
     return {
         "file": fields["bounds"].file,

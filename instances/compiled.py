@@ -129,7 +129,7 @@ def _called_with_types(template: Callable[..., Any], args: Iterable[Any], kws: M
 
 
 class _Store(NullCache):
-    """Machine code of one kernel on disk: a file for each types of its arguments."""
+    """Machine code of one kernel on disk: one file for each combination of argument types."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
@@ -156,7 +156,7 @@ class _Store(NullCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the code for these types where there is a place for it."""
+        """Store the code for these types, if a folder can be written."""
         place = place_for(made_for())
         if place is not None and not data.library.has_dynamic_globals:
             with suppress(OSError):
@@ -164,7 +164,7 @@ class _Store(NullCache):
         self.release(sig)
 
     def release(self, sig: Any) -> None:
-        """Let others compile for these types, if this process was about to."""
+        """Release the claim of this process to compile for these types, if it has one."""
         self._claimed.pop(sig, lambda: None)()
 
     def _file_of(self, sig: Any) -> str:
@@ -172,7 +172,7 @@ class _Store(NullCache):
 
 
 def _is_kernel(function: Callable[..., Any]) -> bool:
-    """Whether its code is made from kernel sources alone: it stands in one, and in no other function."""
+    """Whether a function is defined in a kernel source and has no closure, so that no other file affects its code."""
     file = _ROOT / f"{function.__module__.replace('.', '/')}.py"
     return function.__closure__ is None and file in _first_look()[0]
 
@@ -188,7 +188,7 @@ def is_warm() -> Path | None:
 
 
 def mark_warm(conditions: Mapping[str, str]) -> Path | None:
-    """Note that all machine code that was made so is on disk; return its folder, None if there is no place for it."""
+    """Record that all machine code for `conditions` is on disk; return its folder, or None if none can be written."""
     place = place_for(conditions)
     if place is not None:
         write_whole(place / _STAMP, json.dumps(conditions).encode())
@@ -213,13 +213,13 @@ def made_for() -> dict[str, str]:
 
 
 def made_for_all() -> dict[str, str]:
-    """Conditions of machine code that serves this process, and those on all processors of its architecture."""
+    """Conditions under which machine code is valid on all processors of this architecture, this one included."""
     architecture = made_for()["processor"].split()[0]
     return made_for() | {"processor": f"{architecture} {GENERIC} "}
 
 
 def kernel_sources() -> list[Path]:
-    """Find the files that machine code may depend on: those with kernels, and tuples that these import."""
+    """Files that machine code may depend on: those with kernels, and those with named tuples that these import."""
     files = (path for package in _PACKAGES for path in (_ROOT / package).rglob("[!.]*.py"))
     texts = {path: text for path in files if any(mark in (text := path.read_bytes()) for mark in _MARKS)}
     modules = {".".join(path.relative_to(_ROOT).with_suffix("").parts).encode(): path for path in texts}
@@ -233,7 +233,7 @@ def kernel_sources() -> list[Path]:
 
 @cache
 def _first_look() -> tuple[dict[Path, tuple[int, int]], str]:
-    """Times of the last change of all kernel sources, and a hash of their content; read once."""
+    """Time of the last change and size of each kernel source, and a hash of all their contents; read once."""
     written = _written(kernel_sources())
     texts = {path.relative_to(_ROOT).as_posix(): path.read_bytes() for path in written}
     return written, hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
@@ -258,7 +258,7 @@ def _readable() -> Iterator[Path]:
 
 
 def place_for(conditions: Mapping[str, str]) -> Path | None:
-    """Folder for machine code that was made so, which is there now; None if none can be written."""
+    """Writable folder for machine code of these conditions, created if missing; None if there is none."""
     return next(filter(_is_writable, _folders(conditions)), None) if _is_current() else None
 
 
@@ -273,7 +273,7 @@ def _is_current() -> bool:
 
 
 def _folders(conditions: Mapping[str, str]) -> list[Path]:
-    """Folders for machine code that was made so, best one first: the sources', the user's, a temporary one."""
+    """Folders for machine code of these conditions, best first: beside the sources, in the user's cache, temporary."""
     key = hashlib.sha256(repr(sorted(conditions.items())).encode()).hexdigest()[:16]
     source_cache, users = _ROOT / "instances" / "__pycache__", user_cache("numba")
     places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [source_cache, users, private_folder(_PRIVATE)]
@@ -294,7 +294,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def user_cache(package: str) -> Path:
-    """Folder in which a package keeps what it can make again for this user."""
+    """Cache folder of a package for this user; its files can be made again."""
     return Path(AppDirs(package, False).user_cache_dir)
 
 
@@ -326,7 +326,7 @@ class _Tell(event.Listener):
             _LOG.info("compiling, once after each update (a minute or two); mtpp warm-up does it ahead")
 
     def on_end(self, event: event.Event) -> None:
-        """Keep no claim to what failed; `event.is_failed` says the opposite in some versions of numba."""
+        """Release the claim to a failed compilation; `event.is_failed` says the opposite in some versions of numba."""
         if sys.exc_info()[0] is not None and isinstance(cache := event.data["dispatcher"]._cache, _Store):
             cache.release(event.data["args"])
 

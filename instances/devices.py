@@ -78,7 +78,7 @@ DEFAULT_DEVICE = Device()
 
 
 def assumed_device(**given: float) -> Device:
-    """The device with these fields; the others are its defaults, which are assumed."""
+    """Device with the given fields; missing ones take their defaults, which are noted as assumptions."""
     device = Device(**given)
     if "peak_flops" not in given:
         assume("peak_flops", f"devices of {device.peak_flops / 1e12:g} TFLOP/s")
@@ -101,7 +101,7 @@ class Platform:
     Parameters
     ----------
     k : int
-        Number of blocks, from 1 to a million; what is known of a block takes memory for each.
+        Number of blocks, from 1 to a million, as memory grows with it.
     bandwidth : float
         Bytes per unit of work time between any two blocks, positive; infinite makes communication free.
     memory : float
@@ -110,7 +110,7 @@ class Platform:
         Part of `memory` reserved for activations [bytes]. If given, it stands for the peak memory of
         every non-empty block; otherwise the peak of the partition's own order counts.
     fit : bool
-        Whether the memory is a hard limit: what does not fit is no answer, instead of taking time.
+        Whether the memory is a hard limit: partitions that exceed it are infeasible, not only slower.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def cluster_from_document(document: Value, name: str = "cluster") -> Cluster:
-    """Build a cluster from its JSON document; `name` is for one that has none.
+    """Build a cluster from its JSON document; `name` is used if the document has none.
 
     It has ``servers``, the devices of each, and either ``bandwidth``, V rows of V numbers, or ``within`` and
     ``between``, as in `Cluster.of_servers`. All in bytes/s.

@@ -1,7 +1,7 @@
-"""Errors that this project raises on purpose, its warning, what it assumes, and the words that messages show.
+"""Errors and warnings of this project, defaults that it assumes, and names of parameters in messages.
 
-Messages speak of a word of the caller, such as *memory*, in the caller's spelling: as a parameter in Python, as
-``--memory`` on the command line, which sets `spelling`.
+Messages show a parameter, such as *memory*, as the caller writes it: by its name in Python, as ``--memory`` on the
+command line, which sets `spelling`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class InputError(ValueError):
 
 
 class MethodError(Exception):
-    """A method that failed or was ended, in words of its own; one line."""
+    """A method that failed or was ended; the message is one line in the words of the method."""
 
     def __str__(self) -> str:
         return printable(" ".join(super().__str__().split()))[:_LONGEST]
@@ -72,12 +72,12 @@ spelling: ContextVar[Callable[[str, Any], str]] = ContextVar("spelling", default
 
 
 def word(name: str) -> str:
-    """Spell a word, as in "give memory" or "give --memory"."""
+    """Name of a parameter as the caller writes it, such as "memory" or "--memory"."""
     return spelling.get()(name, None)
 
 
 def said(name: str, value: object) -> str:
-    """Spell a word with a value, as in "bandwidth='abc'" or "--bandwidth abc"."""
+    """Parameter and value as the caller writes them, such as "bandwidth='abc'" or "--bandwidth abc"."""
     return spelling.get()(name, value)
 
 
@@ -103,14 +103,14 @@ def extra(name: str) -> str:
 
 
 class WordError(InputError):
-    """A word cannot have this value.
+    """A parameter cannot have this value.
 
     Parameters
     ----------
     name : str
-        The word, a parameter of a function of `mtpp`.
+        The parameter, as functions of `mtpp` call it.
     value : object
-        Its value; None if the word itself is out of place.
+        Its value; None if the parameter itself is out of place.
     why : str
         What is wrong, and what to do, as one sentence.
     """
@@ -131,7 +131,7 @@ class InputWarning(UserWarning):
 
 
 class OneKindError(InputError):
-    """A method for devices that are alike was asked over several kinds."""
+    """A method for a single kind of devices was called on a question with several kinds."""
 
 
 class NothingFitsError(InputError):
@@ -223,7 +223,7 @@ ASSUMED = "Assumed: "
 
 
 def assume(name: str, text: str) -> None:
-    """Note that a default is taken for a word, or for a dimension as in "dims.batch", which the caller left out.
+    """Record the default of a parameter, or of a dimension as in "dims.batch", which the caller left out.
 
     Parameters
     ----------
@@ -237,14 +237,14 @@ def assume(name: str, text: str) -> None:
 
 
 def warn_if_given(name: str, why: str) -> None:
-    """Warn a caller who has given a word that the question does not depend on it, and why."""
+    """Warn a caller who has given a parameter on which the question does not depend; `why` is the reason."""
     listener = _listener.get()
     if listener is not None and name not in listener[0]:
         warnings.warn(f"{word(name)} changes nothing: {why}.", InputWarning, stacklevel=2)
 
 
 def disregard(*names: str) -> None:
-    """Remove these words from the assumptions, as the question does not depend on them."""
+    """Remove parameters from the assumptions, as the question does not depend on them."""
     listener = _listener.get()
     if listener is not None:
         for name in names:
@@ -253,7 +253,7 @@ def disregard(*names: str) -> None:
 
 @contextmanager
 def assuming(left_out: Container[str]) -> Iterator[dict[str, str]]:
-    """Collect the defaults that are taken inside this context: word to text."""
+    """Context that collects the defaults assumed inside it, as a mapping from parameter to text."""
     assumed = dict[str, str]()
     token = _listener.set((left_out, assumed))
     try:
@@ -269,7 +269,7 @@ def assumptions() -> tuple[str, ...]:
 
 
 def sentence(assumed: Mapping[str, str]) -> str:
-    """Defaults in one sentence without its full stop, with the words that change them.
+    """Defaults in one sentence without its full stop, with the parameters that change them.
 
     Examples
     --------
@@ -292,7 +292,7 @@ T = TypeVar("T")
 
 
 class Named(Protocol):
-    """Entry of a registry."""
+    """Interface of the entries of a registry."""
 
     @property
     def name(self) -> str:
@@ -311,7 +311,7 @@ class Registry(Mapping[str, N]):
     Parameters
     ----------
     entries : iterable
-        Those of this project, in their order.
+        Entries of this project, in their order.
     group : str
         The group of entry points, such as "mtpp.heuristics".
     member : str
@@ -369,7 +369,7 @@ class Registry(Mapping[str, N]):
 
 
 def find(registry: Mapping[str, T], name: str, what: str) -> T:
-    """The entry of a registry; for an unknown name an `InputError` that says `what` it is, such as "heuristic".
+    """The entry of this name; if there is none, an `InputError` that says `what` it is, such as "heuristic".
 
     Examples
     --------

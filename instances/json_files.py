@@ -45,12 +45,12 @@ class Value:
     path: str = ""
 
     def fail(self, problem: str, error: type[InputError] = InputError) -> NoReturn:
-        """Raise an `InputError`, or one of its kinds, that names the place."""
+        """Raise an `InputError`, or the subclass `error`, that names file and place."""
         raise error(f"{self.file}{', ' if self.path else ''}{self.path}: {problem}")
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Add the place to errors that do not name the file."""
+        """Context that adds file and place to an `InputError` that does not name the file."""
         try:
             yield
         except InputError as error:
@@ -191,7 +191,7 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
 
 
 def missing(path: str | PathLike[str], what: str = "file", rest: str = "", names: Iterable[str] = ()) -> InputError:
-    """An error that says that there is no such file or folder, with the nearest of `names` and of those beside it."""
+    """An error that a file or folder does not exist; it proposes the nearest of `names` and of the files beside it."""
     if os.path.islink(path):
         return InputError(f"{path}: this link leads to no file; get the file anew, or remove the link.")
     folder = os.path.dirname(path) if what == "folder" else None
@@ -200,7 +200,7 @@ def missing(path: str | PathLike[str], what: str = "file", rest: str = "", names
 
 
 def beside(path: str | PathLike[str]) -> list[str]:
-    """Names of the first other files in the folder of a path, which need not exist; none if that cannot be read."""
+    """Names of the first other files in the folder of a path, which need not exist; none if it cannot be read."""
     folder, own = os.path.split(path)
     try:
         with os.scandir(folder or ".") as entries:
@@ -343,7 +343,7 @@ def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool =
 
 
 def nested_numbers(value: Value) -> Any:
-    """A number, or lists of numbers."""
+    """The value as a number, or as nested lists of numbers."""
     return [nested_numbers(item) for item in value.items()] if isinstance(value.data, list) else value.number()
 
 

@@ -167,7 +167,7 @@ class Machines:
         return self.between is None or self.kinds[0].bandwidth in (None, self.between[0, 0])
 
     def without_overflow(self, fit: bool) -> Machines:
-        """The same devices; a single kind on which nothing overflows has only the rate between two devices."""
+        """The same devices; a single kind on which nothing overflows keeps only the rate between two devices."""
         if self.between is None or len(self.kinds) > 1 or not (fit or math.isinf(self.kinds[0].memory)):
             return self
         return Machines([replace(self.kinds[0], bandwidth=None)], self.order, self.between.tolist(), self.bandwidth)
@@ -182,7 +182,8 @@ class Machines:
     def platform(self, k: int | None, activation_buffer: float | None, fit: bool) -> Platform:
         """The platform of k blocks, by default one for each device.
 
-        Of devices that are alike it is theirs; else it has the bandwidth of kinds without one, and the largest memory.
+        Of devices that are alike, bandwidth and memory are theirs; otherwise the bandwidth is that of kinds without
+        one, and the memory the largest.
 
         Raises
         ------
@@ -449,8 +450,8 @@ def devices_of_table(
 ) -> Machines:
     """Read devices from an object with `speeds`, perhaps `memories` and `rates`, and the members `beside`.
 
-    Where all rates are equal, that is the bandwidth; else there is a rate for each pair of kinds. In free order devices
-    are of one kind where speeds, memories and all rates agree.
+    Where all rates are equal, they become the bandwidth; else there is a rate for each pair of kinds. In free order
+    devices are of one kind where speeds, memories and all rates agree.
 
     Raises
     ------

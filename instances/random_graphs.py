@@ -187,7 +187,7 @@ def moe(layers: int, experts: int) -> ComputationGraph:
 
 
 def chain(k: int = 4, length: int = 3) -> tuple[Instance, float]:
-    """``k · length`` nodes of work 1 in a row, tensors of size 1/2: k equal pieces are best."""
+    """``k · length`` nodes of work 1 in a row, tensors of size 1/2; and the optimum, of k equal pieces."""
     n = k * length
     graph = _toy("chain", [(v, v + 1) for v in range(n - 1)], [1.0] * n, [0.5] * n)
     return Instance(graph, Platform(k, bandwidth=1)), length + 0.5 * min(k - 1, 2)
@@ -221,7 +221,7 @@ def heavy_and_light(k: int = 3) -> tuple[Instance, float]:
 
 
 def fan_out(k: int = 4) -> tuple[Instance, float]:
-    """One tensor that k − 1 nodes in k − 1 blocks read; its producer sends it once. Needs k ≥ 2."""
+    """One tensor that k − 1 nodes in k − 1 blocks read, sent once; and the optimum, 5. Needs k ≥ 2."""
     graph = _toy("fan-out", [(0, v) for v in range(1, k)], [4] * k, [1] + [0] * (k - 1))
     return Instance(graph, Platform(k, bandwidth=1)), 5.0
 

@@ -2,9 +2,9 @@
 
 A field is a float, an int, a str, a bool, a `Literal`, one of these or None, a tuple, a mapping from names, a record
 itself or one of several that require other members, or an array, ``Annotated[FloatArray, Floats("T", "n")]``: nested
-lists, null for infinity, as many items as the first array with the same letter, or the caller, says. What else there is
-says by `By` how it is read and written. Whatever has a default may be missing, and is not written where it is equal to
-it. ::
+lists, null for infinity, as many items as the first array with the same letter, or the caller, says. Other types state
+in a `By` note how they are read and written. A field with a default may be missing, and is not written where it equals
+the default. ::
 
     class Machines(NamedTuple):
         kinds: tuple[str, ...]
@@ -66,14 +66,14 @@ Limit = Annotated[float, By(Value.limit, lambda number: finite_or_none(number + 
 
 
 class _Coder(NamedTuple):
-    """Reads an item with the sizes by their letters, to which it adds; and writes it."""
+    """Reader and writer of items of one type; the reader takes the sizes of axes by letter, and adds new ones."""
 
     read: Callable[[Value, dict[str, int]], Any]
     write: Callable[[Any], Any]
 
 
 def read(value: Value, kind: type[Record], **sizes: int) -> Record:
-    """The record that an object of a file holds; nothing of it is checked but what its fields and itself demand.
+    """The record of a JSON object; checks are those of the types of its fields and of its constructor.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def read(value: Value, kind: type[Record], **sizes: int) -> Record:
 
 
 def written(record: Any, kind: type | None = None) -> dict[str, Any]:
-    """The members of a record, or of what of it is of another kind, from which `read` makes an equal one."""
+    """JSON members of a record, or of its part of type `kind`, from which `read` makes an equal record."""
     members: dict[str, Any] = _coder(kind or type(record)).write(record)
     return members
 
@@ -125,7 +125,7 @@ def _coder(kind: Any) -> _Coder:
 
 
 def _made(kind: Any) -> _Coder:
-    """Make the reader and writer of items of a type, by those of its parts."""
+    """Reader and writer of items of a type, from those of its parts."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _annotated(parts[0], kind.__metadata__)
@@ -160,7 +160,7 @@ def _annotated(kind: Any, metadata: tuple[Any, ...]) -> _Coder:
 
 
 def _array(note: Floats) -> _Coder:
-    """An array with as many axes as there are letters, even where one of them is empty."""
+    """Reader and writer of an array with one axis for each letter, even where an axis is empty."""
 
     def array_of(value: Value, sizes: dict[str, int]) -> Any:
         items = _nested(value, note.axes, sizes, note.dtype)
@@ -170,7 +170,7 @@ def _array(note: Floats) -> _Coder:
 
 
 def _sequence(inner: _Coder) -> _Coder:
-    """Reader and writer of a tuple of any length, all of whose items have this one."""
+    """Reader and writer of a tuple of any length, whose items have one type."""
     return _Coder(
         lambda value, sizes: tuple([inner.read(item, sizes) for item in value.items()]),
         lambda items: [inner.write(item) for item in items],
@@ -178,7 +178,7 @@ def _sequence(inner: _Coder) -> _Coder:
 
 
 def _row(inner: list[_Coder]) -> _Coder:
-    """A tuple whose items have types of their own."""
+    """Reader and writer of a tuple of fixed length, whose items have types of their own."""
 
     def items_of(value: Value, sizes: dict[str, int]) -> tuple[Any, ...]:
         items = value.items()
@@ -190,7 +190,7 @@ def _row(inner: list[_Coder]) -> _Coder:
 
 
 def _record(kind: Any) -> _Coder:
-    """A dataclass or a NamedTuple."""
+    """Reader and writer of a dataclass or a NamedTuple."""
     hints = typing.get_type_hints(kind, include_extras=True)
     names, defaults = _fields_of(kind)
     members = {name: _member(name, hints[name]) for name in names}
@@ -226,7 +226,7 @@ def _fields_of(kind: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def _one_of(kinds: list[Any]) -> _Coder:
-    """One of several records: the first of which no field without a default is missing."""
+    """Reader and writer of one of several records: the first whose fields without defaults are all present."""
     fields_of = {kind: _fields_of(kind) for kind in kinds}
     required = {kind: {*names} - {*defaults} for kind, (names, defaults) in fields_of.items()}
 

@@ -163,7 +163,7 @@ class Recorder:
     def note(self, method: str, cost: float | None, bound: float | None, began: float = 0.0, *, end: bool) -> None:
         """Record the cost and bound that a method reports, or the best known at the `end` of its turn.
 
-        What was said before and is better than that does not hold, as the bound of a solver without its tolerance.
+        At the end, better values from before are corrected: a solver may have reported bounds without its tolerance.
         """
         if end:
             self._moments = [_no_better(moment, cost, bound) for moment in self._moments]
@@ -247,9 +247,9 @@ class Result(Displayed, Generic[Q, A]):
     parts : tuple of Result
         The results that were combined to this one; none for the outcome of a single method.
     provenance : mapping
-        Further words that the answer comes from, such as its seed, for the file of the answer.
+        Further settings that the answer depends on, such as its seed, for the file of the answer.
     clocked : bool
-        Whether a time limit may have had a say, so that another run with the same seed may give another answer.
+        Whether a time limit may have affected the answer, so that another run with the same seed may give another one.
     notes : tuple of str
         What a reader of the answer has to know beside it, such as a method that was left out, one sentence each.
     moments : tuple of Moment

@@ -212,7 +212,7 @@ class FlowInstance(QuestionRecord):
 
     @classmethod
     def of_document(cls, value: Value) -> FlowInstance:
-        """The question of such a member; an `InputError` names the place of what is wrong."""
+        """The question from the member `question` of a file; an `InputError` names the place of an error."""
         return question_from_members(value)
 
     @property

@@ -33,7 +33,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 class NodeNames:
-    """Nodes of a graph by word; patterns with too many matches are refused."""
+    """Look-up of nodes by name, pattern or number; patterns with too many matches are refused."""
 
     def __init__(self, graph: ComputationGraph) -> None:
         self._graph = graph
@@ -132,7 +132,7 @@ def kind_names(names: Any, what: str) -> tuple[str, ...]:
 
 
 def whole_number(value: Any, what: str) -> int:
-    """A whole number, 0 or more.
+    """The value as a whole number, 0 or more.
 
     Raises
     ------
@@ -193,15 +193,15 @@ class Constraints:
     Parameters
     ----------
     together : tuple of tuple of int
-        Groups of nodes.
+        Groups of nodes that share a block.
     windows : tuple of (node, first, last)
-        Blocks count from 0.
+        First and last block in which a node may be; blocks count from 0.
     uncut : tuple of int
         Nodes whose outputs are never cut.
     at_least : tuple of (count, nodes)
-        A node that stands there twice counts twice.
+        Every block holds at least `count` of the nodes; a node that stands there twice counts twice.
     on : tuple of (node, kinds)
-        Names of kinds of devices; of several for a node all hold.
+        Names of the kinds of devices on which a node may run; of several entries for a node all hold.
     """
 
     together: tuple[tuple[int, ...], ...] = ()
@@ -297,11 +297,11 @@ class BlockRules:
     group : (n,) integers
         Nodes of the same number share a block: what is together, and all that lies between.
     first, last : (n,) integers
-        The blocks that a node may be in; along an edge neither falls.
+        First and last block that a node may be in; neither falls along an edge.
     counted : (q, n) integers
         How often each node counts for each number of `least`.
     least : (q,) integers
-        In every block at least so many.
+        Least counts in every block.
     """
 
     group: IntArray
@@ -345,7 +345,7 @@ class BlockRules:
         return bool((self.first > 0).any() or (self.last < k - 1).any())
 
     def forbid(self, k: int) -> bool:
-        """Whether the constraints exclude any partition."""
+        """Whether the constraints exclude some partition."""
         return self.has_groups or self.has_windows(k) or bool((self.least > 0).any())
 
     def check(self, graph: ComputationGraph, block: IntArray, k: int) -> None:
@@ -470,7 +470,7 @@ def read_constraints(path: str | Path, graph: ComputationGraph) -> Constraints:
 
 
 def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
-    """The constraints of an object with any of the five kinds.
+    """Constraints of a JSON object with any of the five members that `read_constraints` describes.
 
     Raises
     ------

@@ -30,7 +30,7 @@ _MOST_WORK, _MOST_WORDS = 2**31, 2**26
 
 
 class CountedPath(NamedTuple):
-    """Path of least bottleneck."""
+    """Path of least bottleneck: consecutive blocks, and the kinds of their devices."""
 
     bottleneck: float
     starts: IntArray  # (b,): place from which each step leads
@@ -38,7 +38,7 @@ class CountedPath(NamedTuple):
 
 
 def is_countable(counts: tuple[int, ...], places: int) -> bool:
-    """Whether all states can be looked at."""
+    """Whether `best_path` can enumerate all numbers of used devices within its limits of memory and work."""
     states, words = math.prod(count + 1 for count in counts), places // _WORD + 1
     return states * words <= _MOST_WORDS and states * words * places * len(counts) <= _MOST_WORK
 
@@ -55,15 +55,15 @@ def best_path(
     Parameters
     ----------
     costs : (c, m, m) floats
-        ``costs[table[s, t], i, j - 1]`` is that of a step from state s and place i to place j on kind t; not looked at
-        for j <= i.
+        ``costs[table[s, t], i, j - 1]`` is the cost of a block from place i to place j on kind t in state s, ignored
+        for j <= i. State s numbers the used devices of each kind, in mixed radix.
     counts : T integers
         Devices of each kind.
     limit : int
         Devices that may be used in all.
     ceiling : float
     table : (states, T) integers, optional
-        Of one row where states do not matter, by default ``costs[t]`` on kind t.
+        Row of `costs` for each state and kind; one row where states do not matter. By default kind t has ``costs[t]``.
     """
     table = np.arange(len(counts))[None] if table is None else table
     size = costs.shape[1]
@@ -88,7 +88,7 @@ def best_path(
 def _reach(
     costs: FloatArray, table: IntArray, counts: IntArray, limit: int, goal: float, reach: NDArray[np.uint64]
 ) -> int:
-    """Fill the places of each state, up to the first state that reaches the last place, which is returned, or -1."""
+    """Fill `reach` with the places of each state within the goal; return the first state at the last place, or -1."""
     (tables, m, _), kinds = costs.shape, len(counts)
     words = reach.shape[1]
     masks = np.zeros((tables, m, words), dtype=np.uint64)
@@ -137,7 +137,7 @@ def _reach(
 def _trace(
     costs: FloatArray, table: IntArray, counts: IntArray, goal: float, reach: NDArray[np.uint64], state: int
 ) -> tuple[IntArray, IntArray]:
-    """Places and kinds of the steps, from the last to the first, of a path that ends in a state."""
+    """First places and kinds of the steps of a path that ends in a state, from the last step to the first."""
     (_, m, _), kinds = costs.shape, len(counts)
     starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     count, end = 0, m
@@ -161,7 +161,7 @@ def _trace(
 
 @compiled
 def best_sequence(costs: FloatArray, sequence: IntArray) -> tuple[float, IntArray]:
-    """Least bottleneck with step d on a device of kind ``sequence[d]``, and where it begins; steps may be empty."""
+    """Least bottleneck with block d on kind ``sequence[d]``, and the first node of each block; blocks may be empty."""
     n, size = costs.shape[1], len(sequence)
     best = np.full(n + 1, np.inf)
     best[0] = 0.0
@@ -199,7 +199,7 @@ _NEAR = 1e-3
 
 
 class RatedSteps(NamedTuple):
-    """Costs of blocks of the nodes i to j, not looked at for j < i; nothing passes the ends."""
+    """Costs of the blocks of nodes i to j at [i, j], ignored for j < i; nothing is received or sent at the ends."""
 
     costs: FloatArray  # (T, m, m): on kind t, without transfers
     received: FloatArray  # (m, m) bytes
@@ -208,17 +208,14 @@ class RatedSteps(NamedTuple):
 
     @classmethod
     def of_row(cls, costs: FloatArray, sizes: FloatArray, rates: FloatArray) -> RatedSteps:
-        """Of layers in a row, (m + 1,) bytes between layers i - 1 and i."""
+        """Costs for layers in a row; `sizes` are the (m + 1,) bytes between layers i - 1 and i."""
         square = (len(sizes) - 1,) * 2
         received = np.ascontiguousarray(np.broadcast_to(sizes[:-1, None], square))
         return cls(costs, received, np.ascontiguousarray(np.broadcast_to(sizes[1:], square)), rates)
 
 
 def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
-    """(n + 1,) bytes that pass between consecutive nodes, 0 at the ends; None if others than the next read a node.
-
-    Nodes are in the topological order.
-    """
+    """(n + 1,) bytes between consecutive nodes in topological order, 0 at the ends; None if the graph is no chain."""
     place = np.argsort(graph.topological_order)
     if len({*map(tuple, place[graph.edges].tolist())} ^ {(i, i + 1) for i in range(graph.n - 1)}):
         return None
@@ -229,7 +226,7 @@ def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
 
 
 def is_rateable(devices: Machines, places: int, most: int = _MOST_RATED_WORK) -> bool:
-    """Whether all states can be looked at, for a goal in at most so many operations."""
+    """Whether `best_rated_path` can enumerate all states, for one goal in at most `most` operations."""
     kinds, words = len(devices.kinds), places // _WORD + 1
     states = devices.total + 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
     cells = states * kinds**2 * words
@@ -274,7 +271,7 @@ def best_rated_path(
 
 
 def rated_path_within(steps: RatedSteps, devices: Machines, limit: int, goal: float) -> CountedPath | None:
-    """Any path with a bottleneck of at most `goal`, as `best_rated_path` returns the best; None if there is none."""
+    """Any path with a bottleneck of at most `goal`, in the form of `best_rated_path`; None if there is none."""
     kinds, m, _ = steps.costs.shape
     following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, limit)
     reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
@@ -283,7 +280,7 @@ def rated_path_within(steps: RatedSteps, devices: Machines, limit: int, goal: fl
 
 
 def counted_states(counts: tuple[int, ...], limit: int) -> IntArray:
-    """(states, T) state behind a device of each kind; -1 if there is none."""
+    """(states, T) state after one more device of each kind is used; -1 where no more may be used."""
     sizes = [count + 1 for count in counts]
     digits = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1].T
     strides = np.cumprod([1, *sizes[:-1]])
@@ -292,9 +289,9 @@ def counted_states(counts: tuple[int, ...], limit: int) -> IntArray:
 
 
 def _in_sequence(devices: Machines) -> IntArray:
-    """(devices + 1, kinds) devices passed once the next one of a kind is used; -1 if there is none left.
+    """(devices + 1, kinds) number of devices passed once the next device of a kind is used; -1 if none is left.
 
-    The row says how many devices of the fixed order are passed before.
+    In row d, the first d devices of the fixed order are passed before.
     """
     following = np.full((devices.total + 1, len(devices.kinds)), -1)
     for d in range(devices.total - 1, -1, -1):
@@ -304,7 +301,7 @@ def _in_sequence(devices: Machines) -> IntArray:
 
 
 def _in_places(path: CountedPath, devices: Machines, m: int) -> CountedPath:
-    """The path with a step for each device of a fixed order; one that idles begins where the next one does."""
+    """The path with a step for each device of a fixed order; an idle device begins where the next device does."""
     starts, d = np.full(devices.total, m), 0
     for start, kind in zip(path.starts.tolist(), path.kinds.tolist(), strict=True):
         d = devices.sequence.index(kind, d) + 1
@@ -346,7 +343,7 @@ def _bottleneck(
 def _masks(
     costs: FloatArray, received: FloatArray, sent: FloatArray, rates: FloatArray, goal: float
 ) -> NDArray[np.uint64]:
-    """Bits of the places where a block within the goal may end that begins at i on kind q, by [p, q, r, i].
+    """Places, as bits, where a block within the goal may end that begins at i on kind q, at [p, q, r, i].
 
     p and r are the kinds of the blocks before and behind it; T, the number of kinds, stands for none.
     """
@@ -371,7 +368,11 @@ def _masks(
 def _reach_rated(
     masks: NDArray[np.uint64], following: IntArray, m: int, reach: NDArray[np.uint64]
 ) -> tuple[int, int, int, int]:
-    """Fill the places of each state, kind before and kind announced; those of the last block, or -1."""
+    """Fill `reach` at [state, kind of the block before, kind of the next block]; return a path's last block.
+
+    It is the state before the block, the kind of the block before, its own kind, and its first place; -1 without a
+    path.
+    """
     kinds, words = masks.shape[1], masks.shape[4]
     last_word, last_bit = m // _WORD, np.uint64(1) << np.uint64(m % _WORD)
     reach[:] = 0
@@ -408,7 +409,7 @@ def _trace_rated(
     kind: int,
     start: int,
 ) -> tuple[IntArray, IntArray]:
-    """Places and kinds of the blocks, from the last to the first, of a path that ends in a state."""
+    """First places and kinds of the blocks of a path, from the last block, which is given, to the first."""
     kinds, m = masks.shape[1], masks.shape[3]
     starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     starts[0], chosen[0] = start, kind
@@ -455,24 +456,24 @@ class StepWindows(NamedTuple):
 
 
 class PlacedPath(NamedTuple):
-    """Path of least bottleneck."""
+    """Path of least bottleneck whose blocks run in device slots."""
 
     bottleneck: float
     starts: IntArray  # (b,): position from which each step leads
     kinds: IntArray  # (b,): kind of device of each step
-    places: IntArray  # (b,): place of each step, increasing
+    places: IntArray  # (b,): slot of each step, increasing
 
 
 def windows_of_steps(rules: BlockRules, inside: NDArray[np.bool_], k: int) -> StepWindows:
-    """Windows of the blocks of all steps.
+    """First and last device slot of every possible block.
 
     Parameters
     ----------
     rules : BlockRules
     inside : (m + 1, n) truths
-        Nodes that are passed at each position.
+        Whether each node lies before each position.
     k : int
-        Number of places.
+        Number of device slots.
     """
     m = len(inside) - 1
     first, last = np.zeros((m, m), dtype=np.int64), np.full((m, m), k - 1)
@@ -487,7 +488,7 @@ def windows_of_steps(rules: BlockRules, inside: NDArray[np.bool_], k: int) -> St
 
 
 def is_placeable(devices: Machines, positions: int) -> bool:
-    """Whether all states can be looked at."""
+    """Whether `best_placed_path` can enumerate all states within its limit of work."""
     states = 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
     return states * len(devices.kinds) * positions**2 <= _MOST_WINDOWED_WORK
 
@@ -498,12 +499,12 @@ def best_placed_path(costs: FloatArray, windows: StepWindows, devices: Machines,
     Parameters
     ----------
     costs : (T, m, m) floats
-        As of `best_path`.
+        ``costs[t, i, j - 1]`` is the cost of a block from position i to j on kind t.
     windows : StepWindows
     devices : Devices
         In a fixed order the first k of them.
     k : int
-        Number of places.
+        Number of device slots.
     """
     kinds, m, _ = costs.shape
     after = np.zeros((1, kinds), dtype=np.int64) if devices.is_fixed else counted_states(devices.counts, k)
@@ -531,25 +532,25 @@ def best_placed_path(costs: FloatArray, windows: StepWindows, devices: Machines,
 
 
 class _Places(NamedTuple):
-    """Costs of steps, and the places that they may be in."""
+    """Costs of blocks, and the device slots in which they may run."""
 
     costs: FloatArray  # (T, m, m)
     first: IntArray  # (m, m) as of `StepWindows`
     last: IntArray
     after: IntArray  # (states, T) state behind a block on a kind; -1 if none is left
-    following: IntArray  # (T, k + 1) earliest place of a kind from each place on
+    following: IntArray  # (T, k + 1) earliest slot of a kind from each slot on
 
 
 @compiled(inline="always")
 def _place(following: IntArray, t: int, passed: int, first: int, last: int) -> int:
-    """Earliest place of a block on kind t behind those that are passed, in its window; -1 if there is none."""
+    """Earliest slot from `first` to `last` for a block on kind t after `passed` slots; -1 if there is none."""
     place = following[t, max(passed, first)]
     return place if place <= last else -1
 
 
 @compiled
 def _pass(places: _Places, goal: float, passed: IntArray) -> int:
-    """Fill the least numbers of places that are passed; a state that reaches the last position, or -1."""
+    """Fill `passed`, least numbers of slots by state and position; return a state at the last position, or -1."""
     costs, first, last, after, following = places
     kinds, m, _ = costs.shape
     k = following.shape[1] - 1
@@ -575,7 +576,7 @@ def _pass(places: _Places, goal: float, passed: IntArray) -> int:
 
 @compiled
 def _trace_windowed(places: _Places, goal: float, passed: IntArray, state: int) -> IntArray:
-    """(3, b) starts, kinds and places of the steps, from the last to the first, of a path that ends in a state."""
+    """(3, b) starts, kinds and slots of the blocks of a path that ends in a state, from the last to the first."""
     costs, first, last, after, following = places
     kinds, m, _ = costs.shape
     steps, count, end = np.zeros((3, m), dtype=np.int64), 0, m

@@ -50,7 +50,7 @@ def largest_needs(needs: NDArray[Any], block: IntArray, k: int) -> NDArray[Any]:
 
 
 class WholeBytes(NamedTuple):
-    """Bytes of a question in whole numbers, multiples of a power of two; so that sums and differences are exact.
+    """Bytes of a question as whole multiples of 1 / `unit` byte, so that sums and differences are exact.
 
     An overflow may be a small difference of large numbers, of which a sum of floats would leave nothing.
     """
@@ -65,7 +65,7 @@ class WholeBytes(NamedTuple):
 
     @classmethod
     def of(cls, instance: Instance, memories: FloatArray) -> WholeBytes:
-        """Read the bytes of a question beside some memories."""
+        """Bytes of a question, with these memories [bytes] as limits."""
         graph, need = instance.graph, instance.need
         shared, buffer = [parameter.bytes for parameter in graph.parameters], instance.activation_buffer or 0.0
         limited = np.isfinite(memories)
@@ -85,7 +85,7 @@ class WholeBytes(NamedTuple):
         return cls(unit, tensors, params + states, sizes, buffer_size, limits, None if need is None else needs)
 
     def needs(self, graph: ComputationGraph) -> NDArray[Any]:
-        """(n,) what is live while each node runs."""
+        """(n,) size of the tensors live while each node runs, in multiples of 1 / `unit` byte."""
         if self.need is not None:
             return self.need
         touched = np.full(graph.n, 0, dtype=object)
@@ -117,13 +117,13 @@ def overflow_bytes(instance: Instance, block: IntArray, order: IntArray, memorie
 
 
 def _whole(sizes: Iterable[float], unit: int) -> NDArray[Any]:
-    """Sizes as whole numbers of bytes over `unit`, a power of two that divides them all."""
+    """Sizes in bytes as whole multiples of 1 / `unit` byte."""
     ratios = (float(x).as_integer_ratio() for x in sizes)
     return np.array([top * (unit // bottom) for top, bottom in ratios], dtype=object)
 
 
 def _peaks(graph: ComputationGraph, sizes: NDArray[Any], block: IntArray, order: IntArray, k: int) -> NDArray[Any]:
-    """(k,) peaks of tensors of these sizes, numbers of any type."""
+    """(k,) peak of the live tensors in each block, in the unit and type of `sizes`."""
     by_block = order[np.argsort(block[order], kind="stable")]
     step = np.empty(graph.n, dtype=np.int64)
     step[by_block] = np.arange(graph.n)
@@ -188,14 +188,14 @@ def surely_above(instance: Instance, sizes: T, limit: float) -> T:
 
 
 class Infeasibility(NamedTuple):
-    """Reason why no partition fits, in one line, and a proof as certificates name it."""
+    """Reason why no partition fits, in one line, and its proof as in files of certificates."""
 
     reason: str
     proof: dict[str, Any]
 
 
 class Loads(NamedTuple):
-    """Bytes that nodes hold and devices have room for, in whole numbers; nodes that have to share a block are one."""
+    """Bytes that nodes hold and devices have room for, in whole numbers; nodes that must share a block are merged."""
 
     unit: int  # so many to a byte
     group: IntArray  # (n,) merged node that holds each node
@@ -206,7 +206,7 @@ class Loads(NamedTuple):
 
     @classmethod
     def of(cls, instance: Instance) -> Loads:
-        """Read a question."""
+        """Loads of a question."""
         graph, rules = instance.graph, instance.rules
         whole = WholeBytes.of(instance, np.array([kind.memory for kind in instance.machines.kinds]))
         group = rules.group if rules.has_groups else np.arange(graph.n)
@@ -228,12 +228,12 @@ class Loads(NamedTuple):
         return self.params[inside].sum() + shared, self.need[inside].max(initial=0)
 
     def words(self, size: int) -> str:
-        """A size as a text."""
+        """Text, with its unit, of a size in multiples of 1 / `unit` byte."""
         return _bytes(size / self.unit)
 
 
 def proof_of_no_fit(instance: Instance) -> str | None:
-    """Say why there is no partition, as `find_infeasibility`; None if that is not proved."""
+    """Reason why there is no partition, from `find_infeasibility`; None if that is not proved."""
     infeasibility = find_infeasibility(instance)
     return None if infeasibility is None else infeasibility.reason
 
@@ -264,7 +264,7 @@ def find_infeasibility(instance: Instance) -> Infeasibility | None:
 
 
 def _room_of(instance: Instance, loads: Loads, first: int, last: int) -> int | None:
-    """The most that some blocks have room for, of which one is not empty; None without a limit."""
+    """Upper bound on the memory of blocks `first` to `last`, of which one is not empty; None without a limit."""
     machines, size = instance.machines, last - first + 1
     kinds = machines.sequence[first : last + 1] if machines.is_fixed else machines.sequence
     rooms = [room for t in kinds if (room := loads.rooms[t]) is not None]
@@ -274,7 +274,7 @@ def _room_of(instance: Instance, loads: Loads, first: int, last: int) -> int | N
 
 
 def _node_without_device(instance: Instance, loads: Loads) -> Infeasibility | None:
-    """The largest of the nodes that share a block, or single ones, for which no device has room or can run them."""
+    """Proof by the largest node, or group that must share a block, that no device can hold or run; None without any."""
     load = loads.params + loads.need
     for users, size in loads.shared:
         load[users] += size
@@ -299,7 +299,7 @@ def _node_without_device(instance: Instance, loads: Loads) -> Infeasibility | No
 
 
 def _windows_too_small(instance: Instance, loads: Loads) -> Infeasibility | None:
-    """The blocks that have no room for the nodes that may be in no other."""
+    """Proof by blocks without room for the nodes that windows force into them; None if there are none."""
     if not instance.constraints:
         return None
     first, last = (np.zeros(len(loads.params), dtype=np.int64) for _ in range(2))

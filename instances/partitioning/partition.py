@@ -61,8 +61,8 @@ class Partition(Displayed):
         The topological order in which blocks execute their nodes; it matters for peak memory only. By
         default nodes run by depth, then by index.
     kind : (k,) integers, optional
-        Kind of the device of each block; what it says of empty ones is not looked at. It follows where devices are
-        alike, or in a fixed order.
+        Kind of the device of each block, ignored for empty blocks. It follows where devices are alike, or in a fixed
+        order.
 
     Raises
     ------

@@ -75,7 +75,7 @@ def stated_partition(certificate: Certificate) -> Partition | None:
 
 
 def served_cut(instance: Instance, point: StatedPoint) -> Partition:
-    """The cut of a point of a serving front, its costs computed anew; an `InputError` if it is infeasible."""
+    """The partition of a point of a serving front, its costs computed anew; an `InputError` if it is infeasible."""
     return Partition(instance, point.block, kind=_kind_numbers(instance, point.kind or ()))
 
 
@@ -231,7 +231,7 @@ class AnswerFile:
         return self._by_hand(graph, lambda k: Instance(graph, platform(k, numbers), constraints=rules))
 
     def _by_hand(self, graph: ComputationGraph, question: Callable[[int], Instance]) -> Partition:
-        """The partition of blocks or stages, as an answer to the question for their number."""
+        """The partition of a file with `block` or `stages`, as an answer to the question for their number."""
         fields = self.document.members((), _BY_HAND)
         if self.graph_hash is not None:
             self._check_graph(self.graph_name or "?", self.graph_hash, graph)

@@ -1,4 +1,4 @@
-"""Peaks of activations in arrays of kernels."""
+"""Arrays of an instance for compiled kernels, and orders of least peak memory within blocks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LARGEST = 1e-300
 class KernelArrays(NamedTuple):
     """An instance as plain arrays for the kernels; compressed rows are pairs (start, values).
 
-    What is beyond the memory takes its bytes over `overflow_bandwidth`; where it has to fit, that and `overflow_step`,
-    more than any block costs otherwise, lead a search to what fits. Constraints are those of `BlockRules`, without
-    groups.
+    Bytes beyond the memory take their number over `overflow_bandwidth`. Where memory is a hard limit, that time and
+    `overflow_step`, more than any block costs otherwise, are penalties that lead a search to partitions that fit.
+    Constraints are those of `BlockRules`, without groups.
     """
 
     work: FloatArray
@@ -117,7 +117,7 @@ _MOST_STEPS = 200_000
 
 
 class LeastPeak(NamedTuple):
-    """An order of least peak, its bytes, and the steps that it took; no order if they were not enough."""
+    """Order of least peak memory, the peak [bytes], and the steps of the search; no order if it ran out of steps."""
 
     order: list[int] | None
     peak: float
@@ -125,7 +125,7 @@ class LeastPeak(NamedTuple):
 
 
 def with_least_peaks(partition: Partition) -> Partition:
-    """The same blocks, where those that cost most run in an order of least peak, as far as one is found soon."""
+    """The same blocks, the most expensive in an order of least peak memory, as far as a short search yields one."""
     instance = partition.instance
     if not instance.needs_peaks or instance.by_need or not partition.excess.any():
         return partition
@@ -147,7 +147,7 @@ def with_least_peaks(partition: Partition) -> Partition:
 
 
 def least_peak_order(graph: ComputationGraph, nodes: list[int], max_steps: int = _MOST_STEPS) -> LeastPeak:
-    """Search an order of least peak of the nodes of a block by at most so many steps.
+    """Order of a block's nodes with the least peak memory, by a search of at most `max_steps` steps.
 
     A step is a node that may join a set, or a tensor that it touches; to look through all nodes takes some, too.
     """
@@ -187,7 +187,7 @@ def least_peak_order(graph: ComputationGraph, nodes: list[int], max_steps: int =
 
 
 def _touched_tensors(graph: ComputationGraph, place: dict[int, int]) -> tuple[list[int], list[float], list[list[int]]]:
-    """The places of the nodes that touch each tensor, as the bits of a number; its bytes; tensors by these places."""
+    """For each tensor the places of the nodes that touch it, as bits, and its bytes; for each place its tensors."""
     (start, inputs), outputs = graph.inputs, graph.output_start
     users: dict[int, list[int]] = {}
     for v, i in place.items():

@@ -107,7 +107,7 @@ class Instance(GraphQuestion):
         The network or random graph that this is a variant of, such as one of several batches; statistics count
         families, as variants are not independent. By default the name. No cost depends on it.
     k : int, optional
-        The most blocks that are not empty; by default as many as devices.
+        Largest number of blocks that are not empty; by default the number of devices.
     works : (T, n) floats, optional
         Time of each node on a device of each kind; infinite where it cannot run there. By default the work of the graph
         over the speed of the kind. Of devices that are alike they become the work of the graph.
@@ -197,7 +197,7 @@ class Instance(GraphQuestion):
         self._check()
 
     def _check(self) -> None:
-        """Refuse what contradicts, and numbers that are too large."""
+        """Refuse contradictory parameters, and numbers that are too large."""
         need = self.need
         if need is not None and not (len(need) == self.graph.n and ((need >= 0) & (need < math.inf)).all()):
             raise InputError(f"need: give {self.graph.n} numbers, the bytes of each node, finite and 0 or more.")
@@ -247,7 +247,7 @@ class Instance(GraphQuestion):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """That a pipeline which is full holds the states of a batch for each block, and memory counts those of one."""
+        """Warning that memory counts the states of one batch, while a full pipeline holds a batch for each block."""
         if self.k == 1 or not self.graph.state_bytes.any() or not self.machines.is_limited:
             return ()
         batches = f"the throughput needs up to {self.k} batches in flight"
@@ -276,10 +276,10 @@ class Instance(GraphQuestion):
 
     @cached_property
     def finite_works(self) -> FloatArray:
-        r"""(T, n) works, where no device of a kind can run a node twice what all nodes and tensors can take together.
+        r"""(T, n) works, with infinite ones replaced by twice the longest time of all nodes and tensors together.
 
-        No answer costs as much whose nodes are on devices that can run them, so that bounds on the question with these
-        works are bounds on this one, whatever they are; large ones make them strong.
+        An answer with every node on a device that can run it costs less than that, so bounds on the question with these
+        works are bounds on this one.
         """
         if self.able.all():
             return self.work
@@ -293,7 +293,8 @@ class Instance(GraphQuestion):
     def bandwidths(self) -> tuple[float, ...]:
         """Bandwidth of a device of each kind [bytes per unit of work time].
 
-        Where there are rates for pairs, it is what overflows that takes it; else it is the fastest of these rates.
+        Where there are rates for pairs, it is the kind's own bandwidth, if it has one and overflow takes time there;
+        else the fastest of its rates.
         """
         defaults = self.machines.own_rates
         if self.rates is None:
@@ -311,7 +312,7 @@ class Instance(GraphQuestion):
 
     @cached_property
     def has_windows(self) -> bool:
-        """Whether some node may not be in each place."""
+        """Whether windows exclude some node from some of the k blocks."""
         return bool(self.constraints.windows) and self.rules.has_windows(self.k)
 
     @cached_property
@@ -426,7 +427,7 @@ class Instance(GraphQuestion):
 
     @classmethod
     def of_document(cls, value: Value) -> Instance:
-        """The question of such a member; an `InputError` names the place of what is wrong."""
+        """The question from the member `question` of a file; an `InputError` names the place of an error."""
         members = read(value, _Members)
         with value.refusing():
             return _instance_of(members)
@@ -493,7 +494,7 @@ class Instance(GraphQuestion):
 
     @property
     def needs_peaks(self) -> bool:
-        """Whether it matters what is live while the nodes of a block run: memory does, and no buffer is fixed."""
+        """Whether costs depend on peaks of activations: memory is limited, and no fixed buffer replaces the peaks."""
         return self.limits_memory and self.platform.activation_buffer is None
 
     def modelled(self) -> Instance:
@@ -507,7 +508,7 @@ class Instance(GraphQuestion):
     def relaxed(self, *, modelled: bool = True) -> Instance:
         """The question without constraints, by default the modelled one, where what does not fit takes time at most.
 
-        Each answer to this question is one to that, and costs no more there.
+        Every answer to the original question is an answer to it, and costs no more there.
         """
         free = (self.modelled() if modelled else self).without_constraints()
         return replace(free, fit=False) if free.fit else free

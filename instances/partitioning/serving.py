@@ -47,7 +47,7 @@ class ServingInstance(ServingQuestion):
     batch : int
         Sequences that pass a stage together.
     source : ServedDecoder, optional
-        What the chain was made of, so that others can make it again.
+        The decoder from which the chain was made, for checks that make it again.
     in_flight : int, optional
         Batches in flight, 1 to k. None as in older files: as many as the bottleneck needs count for the speed, and the
         caches of one for the context.

@@ -88,7 +88,7 @@ PROOFS: dict[str, tuple[str, ...]] = {"sum": (), "node": ("node",), "windows": (
 
 
 class StatedImpossible(NamedTuple):
-    """Why there is no partition at all."""
+    """Reason why there is no partition, and its proof, as a file states them."""
 
     reason: str  # in words
     kind: str | None  # of `PROOFS`; None if the file has no proof
@@ -230,7 +230,7 @@ class ServingQuestion:
 
     @classmethod
     def of_document(cls, value: Value) -> ServingQuestion:
-        """The question of such a member; an `InputError` names the place of what is wrong."""
+        """The question from the member `question` of a file; an `InputError` names the place of an error."""
         question = read(value, ServingQuestion)
         with value.refusing():
             _check(question)
@@ -300,7 +300,7 @@ class StatedStage(NamedTuple):
 
 @dataclass(frozen=True)
 class StatedPoint:
-    """A cut as a file states it."""
+    """A point of a serving front as a file states it: a partition, its bottleneck and its context."""
 
     block: tuple[int, ...]
     bottleneck: float
@@ -312,7 +312,7 @@ class StatedPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class StatedFront:
-    """The answer of a file."""
+    """The answer of a serving file: a front, and its chosen point."""
 
     front: tuple[StatedPoint, ...]
     chosen: int  # of the front

@@ -1,4 +1,4 @@
-"""Reductions that lose no optimum, and branches that are equal."""
+"""Reductions of a question that keep its optimum, and families of equal branches."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ class Contraction:
 
 
 def expanded_order(graph: ComputationGraph, order: IntArray, group: IntArray) -> IntArray:
-    """The nodes of a graph as an order of its groups lists them, topological within each."""
+    """(n,) order of the nodes that follows an order of their groups, and is topological within each group."""
     topological = graph.topological_order
     position = np.argsort(order)[group[topological]]
     return topological[np.argsort(position, kind="stable")]
@@ -447,7 +447,7 @@ def _moves(instance: Instance) -> dict[int, int]:
 
 
 def _may_join(instance: Instance) -> Callable[[int, int], bool]:
-    """Whether a node may be wherever another one may be, and no rule needs it in its present block."""
+    """Predicate of (v, target): whether v may be in every block of `target`, and no rule counts v."""
     if not instance.constraints:
         return lambda v, target: True
     rules = instance.rules

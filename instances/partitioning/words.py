@@ -1,4 +1,4 @@
-"""Questions of partitioning in a few words."""
+"""Short descriptions of partitioning questions, as texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def instance_in_words(
 
 
 def platform_in_words(platform: Platform, time_unit: str) -> list[str]:
-    """Number of blocks and devices, such as "k 8", "25 GB/s", "memory unlimited"."""
+    """Texts for the number of blocks, bandwidth and memory, such as "k 8", "25 GB/s", "memory unlimited"."""
     rate = exact_figures(platform.bandwidth, f"bytes/{time_unit}")
     words = [f"k {platform.k}", rate, memory_in_words(platform.memory)]
     if platform.activation_buffer is not None:
@@ -37,12 +37,12 @@ def platform_in_words(platform: Platform, time_unit: str) -> list[str]:
 
 
 def memory_in_words(memory: float) -> str:
-    """The memory of a device."""
+    """The memory of a device as a text, such as "memory unlimited"."""
     return f"memory {exact_figures(memory, 'bytes') if math.isfinite(memory) else 'unlimited'}"
 
 
 def graph_in_words(graph: ComputationGraph) -> str:
-    """Size and work of a graph, and the first digits of its hash."""
+    """Text with size and work of a graph, and the first digits of its hash."""
     work = figures(float(graph.work.sum()), graph.time_unit)
     return f"{graph.n} nodes, {graph.m} edges, work {work}, graph {graph.content_hash[:12]}"
 
@@ -56,7 +56,7 @@ def rules_in_words(rules: Constraints, k: int) -> str:
 
 
 def _rule_words(rules: Constraints) -> Iterator[str]:
-    """Each constraint in a few words."""
+    """Yield a short text for each constraint."""
     for kind, numbers in (("together", rules.together), ("window", rules.windows)):
         yield from (" ".join([kind, *map(str, row)]) for row in numbers)
     yield from (f"uncut {v}" for v in rules.uncut)
