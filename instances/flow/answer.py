@@ -89,9 +89,9 @@ class FlowAnswer(Displayed):
 
     @cached_property
     def turns(self) -> tuple[Turns, ...]:
-        """Batches in flight and ticks of the groups that hold layers, such that most passes; none without steps.
+        """Batches and ticks with the largest flow, for each group that holds layers; empty without steps.
 
-        Batches are as few as devices on a path, if they may be any number.
+        If the question leaves their number free, there are as many batches as devices on the longest path.
         """
         steps, instance, turns = self.instance.steps, self.instance, list[Turns]()
         if steps is None:
@@ -107,7 +107,7 @@ class FlowAnswer(Displayed):
 
     @property
     def _counts(self) -> IntArray:
-        """(n,) layers of each device."""
+        """(n,) number of layers of each device."""
         counts: IntArray = self.interval[:, 1] - self.interval[:, 0]
         return counts
 
@@ -119,12 +119,12 @@ class FlowAnswer(Displayed):
 
     @cached_property
     def flow(self) -> float:
-        """Most requests per second from the source to the sink."""
+        """Maximum flow from the source to the sink [requests/s]."""
         return push_most(self.network.copy())
 
     @cached_property
     def passing(self) -> FloatArray:
-        """(2n + 2, 2n + 2) what passes each arc of the network, in one way to reach the flow [requests/s]."""
+        """(2n + 2, 2n + 2) flow on each arc of the network in one maximum flow [requests/s]."""
         residual = self.network.copy()
         push_most(residual)
         return np.maximum(0.0, self.network - residual)
@@ -244,7 +244,7 @@ def longest_path(layers: int, interval: IntArray, rates: FloatArray) -> int:
 
 @compiled
 def push_most(residual: FloatArray) -> float:
-    """Most flow from node 0 to node 1 by shortest paths (Edmonds and Karp, 1972); `residual` is used up."""
+    """Maximum flow from node 0 to node 1 (Edmonds and Karp, 1972); `residual` becomes the residual capacities."""
     size = len(residual)
     leaving, entering = 0.0, 0.0  # at the most
     for v in range(size):

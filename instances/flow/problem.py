@@ -61,7 +61,7 @@ class FlowInstance(QuestionRecord):
     rates : (n + 2, n + 2) floats
         Requests per second that each link carries, 0 without one; the last two rows and columns are source and sink.
     published : mapping of int to (int, int), optional
-        Layers of devices as somebody else has them, from the first to behind the last.
+        Layers of devices in a published answer, from the first to behind the last.
     longest_path : int, optional
         Devices that a request may pass, at least 1; by default all.
     steps : Steps, optional
@@ -138,10 +138,9 @@ class FlowInstance(QuestionRecord):
         return range(self.least_in_flight or self.n, min(self.n, self.layers) + 1)
 
     def at(self, in_flight: int, low: float = 0.0, high: float = math.inf) -> FlowInstance:
-        """The question with so many batches in flight, and the most that devices serve at a tick from `low` to `high`.
+        """The question with `in_flight` batches, and the largest capacities at any tick from `low` to `high` [s].
 
-        With both equal it is that of this tick. A device with few layers serves none if the others that a request may
-        pass hold too few of the rest.
+        A device with few layers has capacity 0 if the others that a request may pass hold too few of the rest.
         """
         assert self.steps is not None
         capacity, longest = self.steps.capacity(in_flight, low, high), min(self.longest, in_flight)
@@ -176,7 +175,7 @@ class FlowInstance(QuestionRecord):
 
     @property
     def terms(self) -> str:
-        """Dimensions that steps hold for and batches in flight, or that capacities leave waiting caches out."""
+        """Text on dimensions of steps and batches in flight, or that capacities leave caches of waiting batches out."""
         if self.steps is None:
             return WITHOUT_WAITING
         dims, in_flight = ", ".join(f"{name} {size}" for name, size in self.steps.dims.items()), self.steps.in_flight
@@ -221,7 +220,7 @@ class FlowInstance(QuestionRecord):
         return f"{self.name}, {self.n} devices, {self.layers} layers"
 
     def unreachable(self) -> str | None:
-        """Why no request can pass, in one line; None if that is not so plain."""
+        """Why no request can pass, in one line; None if no simple reason applies."""
         if self.capacity.max() <= 0:
             return "no device can hold a layer"
         if self.steps is not None and self.least_in_flight is None:
@@ -252,7 +251,7 @@ class FlowInstance(QuestionRecord):
 
 
 def table_of(layers: int, rows: Sequence[Mapping[int, float]]) -> FloatArray:
-    """(T, L + 1) capacities from those by number of layers.
+    """(T, L + 1) capacities from a mapping of number of layers to capacity for each kind [requests/s].
 
     Raises
     ------
@@ -313,7 +312,7 @@ class GroupMembers(NamedTuple):
 
 
 class FlowMembers(NamedTuple):
-    """The answer of a file."""
+    """Members of the answer of a file."""
 
     intervals: Mapping[str, tuple[int, int]]  # first layer, and the one behind the last, of each device by its name
     flow: float  # requests/s
@@ -352,7 +351,7 @@ def read_flow_question(path: str | Path) -> FlowInstance:
 
 
 def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> FlowInstance:
-    """The question of an object; an `InputError` names the place of what is wrong."""
+    """The question of a JSON object, which also has members `beside`; an `InputError` names the place of an error."""
     fields = document.members((*beside, *_MEMBERS), ("source", "published", "longest_path", "steps"))
     layers = fields["layers"].whole()
     devices: list[str] = []

@@ -536,7 +536,7 @@ class _Sequences:
         return order
 
     def _refuse(self, done: set[int]) -> None:
-        """Name the first node that waits for ever, and what for."""
+        """Raise an `InputError` that names the first node that waits for ever, and the tensor it waits for."""
         names, producer = self.instance.graph.names, self.instance.graph.tensors.producer
         for d, sequence in enumerate(self.placement.device_order):
             for v in (v for v in sequence if v not in done):

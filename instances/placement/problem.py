@@ -109,7 +109,7 @@ class PlacementInstance(GraphQuestion):
             )
 
     def _checked(self, works: FloatArray) -> FloatArray:
-        """Check that works are times, and that a node has work 0 on all kinds or on none."""
+        """The works; an `InputError` if they are no times, or a node has work 0 on some kinds only."""
         names = [kind.name for kind in self.machines.kinds]
         if works.shape != (len(names), self.graph.n):
             raise InputError(f"There are works for {works.shape}; give {len(names)} kinds times {self.graph.n} nodes.")
@@ -288,7 +288,7 @@ def _while_running(instance: PlacementInstance) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementMembers:
-    """The answer of a file."""
+    """Members of the answer of a file."""
 
     device: tuple[int, ...]
     sequence: tuple[int, ...]  # nodes in the order in which they start

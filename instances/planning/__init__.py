@@ -8,7 +8,7 @@
 - `bounds`: slowest links of groups of devices, and Z-DP; planners and models share them
 - `chains`: chains from computation graphs, of BERT and of Piper; clusters, chains and sweeps of the paper's experiments
 - `stated`, `plan_files`: questions and plans in files
-- `grid`: equal pipelines with degrees of parallelism a stage
+- `grid`: equal pipelines, with degrees of parallelism for each stage
 
 Source: Luo et al., "Efficient Pipeline Planning for Expedited Distributed DNN Training", INFOCOM 2022 (SPP).
 """

@@ -65,7 +65,7 @@ class LinkSpeeds(NamedTuple):
 
 @compiled
 def transfer_time(size: float, rate: float) -> float:
-    """Bytes over bytes/s; nothing takes no time, and something without a link never ends [s]."""
+    """Time to move `size` bytes at `rate` bytes/s; 0 for no bytes, else infinite without a link [s]."""
     if size == 0.0:
         return 0.0
     return size / rate if rate > 0.0 else np.inf
@@ -188,7 +188,7 @@ def _largest_component(linked: BoolArray) -> int:
 
 @compiled
 def least_span(M: int, k: int, forward: float, backward: float, away: float) -> float:
-    """Time of a stage that holds k of M microbatches, each away for so long between its passes [s]."""
+    """Least time of a stage that holds at most k of M microbatches, each away for `away` s between its passes [s]."""
     both, longer, rounds = forward + backward, max(forward, backward), (M + k - 1) // k
     stays = both + away + (rounds - 1) * max(0.0, both + away - k * longer) + (M - 1) * longer
     waits = max(0.0, away - (k - 1) * forward) + max(0.0, away - (k - 1) * backward) if k < M else 0.0
@@ -200,7 +200,7 @@ FRONT = 16
 
 
 class ZPoints(NamedTuple):
-    """Ways to end a plan that no other dominates."""
+    """Suffixes of plans that no other suffix dominates, as linked lists of stages."""
 
     first: IntArray  # (p,): points that begin with the first layer, by rising Z
     value: FloatArray  # (p,): Z of each of them [s]
@@ -209,7 +209,7 @@ class ZPoints(NamedTuple):
     links: IntArray
 
     def stages(self, point: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """Cuts and replicas of a plan, and the place of its first device."""
+        """Cuts and replicas of a plan, and the position in the order of its first device."""
         cuts, replicas, start = [0], [], int(self.links[point, 0])
         while point >= 0:
             _, cut, count, point = self.links[point].tolist()
@@ -388,5 +388,5 @@ def _z_kernel(
 
 @compiled
 def _longer(array: np.ndarray) -> np.ndarray:
-    """The array with room for as many entries more."""
+    """Copy of the array with room for twice as many entries."""
     return np.concatenate((array, np.empty_like(array)))

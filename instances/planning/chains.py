@@ -1,4 +1,4 @@
-"""Chains of layers from graphs, of BERT and from profiles of Piper; clusters, chains and sweeps for SPP."""
+"""Chains of layers from graphs, for BERT and from profiles of Piper; clusters and sweeps of the SPP paper."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def latest_order(graph: ComputationGraph) -> IntArray:
 
 
 def _crossing(graph: ComputationGraph, position: IntArray) -> tuple[FloatArray, IntArray]:
-    """(n,) bytes of tensors that cross each place of an order, and the number of tensors with most of these bytes.
+    """(n,) bytes of tensors that cross each place of an order, and the number of tensors with at least 1 % of them.
 
     A tensor passes a place if it is made before it and read at it or behind it.
     """
@@ -406,7 +406,7 @@ _Way = tuple[int, str]
 
 
 def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredChain:
-    """Read layers with all their degrees; nodes without time join the layer after them.
+    """Read a chain with all tensor degrees from a profile of Piper; nodes without time join the layer after them.
 
     Raises
     ------
@@ -436,7 +436,7 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
 
 
 def _ways_of(node: Value) -> dict[_Way, list[float]]:
-    """Costs of a node by tensor degree and mode of recomputation; the last one is the bytes that ranks gather."""
+    """Costs of a node by tensor degree and mode of recomputation; the last cost is the bytes that ranks gather."""
     numbers_by_way = {}
     for degree, items in node.open_members(()).items():
         if not degree.isdecimal() or int(degree) < 1:

@@ -113,7 +113,7 @@ class Flows(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """Passes of each group, one after the other: ``(stage M + microbatch) 4 + kind``."""
+    """Passes of each group, one group after the other, each as ``(stage M + microbatch) 4 + kind``."""
 
     passes: IntArray  # (n,)
     begin: IntArray  # (G + 1,): where each group begins
@@ -125,14 +125,14 @@ class Orders(NamedTuple):
 
 
 def encoded(orders: PassLists, microbatches: int) -> Orders:
-    """Orders as the simulator takes them."""
+    """Orders as arrays for the compiled simulator."""
     passes = [(n * microbatches + m) * 4 + kind for order in orders for kind, n, m in order]
     begin = np.cumsum([0, *map(len, orders)])
     return Orders(np.array(passes, dtype=np.int64), begin, NO_LIMITS, NO_LIMITS)
 
 
 def decoded(passes: IntArray, microbatches: int) -> PassLists:
-    """Orders of G groups as tuples, from their (G, n) passes as in `Orders`."""
+    """Orders of G groups as tuples, from (G, n) passes encoded as in `Orders.passes`."""
     return tuple(tuple((code % 4, *divmod(code // 4, microbatches)) for code in row) for row in passes.tolist())
 
 

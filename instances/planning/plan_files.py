@@ -1,4 +1,4 @@
-"""Plans in files."""
+"""Files of plans, chains, clusters and schedules."""
 
 from __future__ import annotations
 

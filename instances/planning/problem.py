@@ -117,7 +117,7 @@ class LayerChain(Displayed):
 
     @property
     def stored(self) -> FloatArray:
-        """(L,) `stored_bytes`, which is never missing once the chain exists."""
+        """(L,) bytes that each layer keeps from its forward to its backward pass."""
         assert self.stored_bytes is not None
         return self.stored_bytes
 
@@ -221,7 +221,7 @@ def chain_document(chain: LayerChain) -> dict[str, Any]:
 
 
 def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
-    """Build a chain from its JSON document; `name` is for one that has none.
+    """Build a chain from its JSON document; `name` is used if the document has none.
 
     Each entry of ``layers`` has ``forward`` and ``backward`` [s], and may have ``name``, ``param_bytes``,
     ``stored_bytes``, ``input_backward``, and ``forward_bytes`` and ``backward_bytes`` between it and the next layer;
@@ -275,7 +275,7 @@ def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
 
 
 def cluster_in_words(cluster: Cluster) -> list[str]:
-    """Number of devices, and their slowest and fastest link."""
+    """Texts for the number of devices, and their slowest and fastest link."""
     rates, sizes = cluster.bandwidth[~np.eye(cluster.n, dtype=bool)], cluster.servers
     extremes = (
         sorted({figures(rate, "bytes/s") for rate in {float(rates.min()), float(rates.max())}}) if len(rates) else []
@@ -289,7 +289,7 @@ def cluster_in_words(cluster: Cluster) -> list[str]:
 
 
 def _network_in_words(network: NetworkCards | None) -> str:
-    """How links share cards, and the rates of these."""
+    """Text on how links share network cards, and the rates of these."""
     if network is None:
         return "paper's network"
     rates = "" if network.rates is None else f" {digest_of(network.rates)}"
@@ -423,12 +423,12 @@ class TrainingInstance(QuestionRecord):
 
     @cached_property
     def input_sums(self) -> FloatArray:
-        """(V, L + 1) sums as those of backward passes, of the part that yields gradients of inputs [s]."""
+        """(V, L + 1) sums as in `TrainingArrays.backward`, only of the part for gradients of inputs [s]."""
         return _after_zero(np.cumsum(self._factors * self.chain.input_time, axis=1))
 
     @cached_property
     def _factors(self) -> FloatArray:
-        """(V, L) times a replica's share that r replicas of each layer take in all, 1 with even shares."""
+        """(V, L) total time of r replicas of each layer over that of one device, in row r - 1; 1 with even shares."""
         counts = np.arange(1, self.cluster.n + 1)
         factor = np.ones((1, self.cluster.n))
         if self.samples is not None:
@@ -455,7 +455,7 @@ class TrainingInstance(QuestionRecord):
 
     @property
     def no_plan(self) -> InputError:
-        """Error that says why no plan was found: a layer fits on no device, the sum does not fit, or links are missing.
+        """Error that says why there is no plan: a layer fits on no device, the sum does not fit, or links are missing.
 
         A layer in one stage on all devices keeps least of a microbatch, and no stages are more even than shares of all.
         """

@@ -53,7 +53,7 @@ class StatedStage(NamedTuple):
 
 
 class StatedOrders(NamedTuple):
-    """In which order each stage and each channel works: "f" is forward, "b" backward."""
+    """Order of the operations of each stage and each channel: "f" is forward, "b" backward."""
 
     stages: tuple[str, ...]
     channels: tuple[str, ...]

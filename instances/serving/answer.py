@@ -184,7 +184,7 @@ class Deployment(Displayed):
     ----------
     instance : DeploymentInstance
     sites : tuple of (Site, int)
-        Each with how many there are.
+        Each site with its count.
     """
 
     instance: DeploymentInstance
@@ -326,7 +326,7 @@ def deployment_document(deployment: Deployment) -> dict[str, Any]:
 
 
 def answer_of(question: DeploymentInstance, stated: StatedAnswer) -> Deployment:
-    """Compute the answer that a file states anew.
+    """The deployment that a file states, with all its costs computed anew.
 
     Raises
     ------

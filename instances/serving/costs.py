@@ -153,7 +153,7 @@ class StageCosts:
 
     @cached_property
     def weights(self) -> IntArray:
-        """(D, L + 1) bytes of weights on a device, by degree, summed over the layers before each, with both ends."""
+        """(D, L + 1) bytes of weights on a device, by degree, over the layers before each, with embedding and head."""
         question, rows = self.question, []
         model = question.model
         for t in question.degrees:

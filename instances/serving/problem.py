@@ -118,7 +118,7 @@ class DeploymentInstance(QuestionRecord):
         Chains take prompts beside decoding; some chains take prompts and others decode; all decode alone; or all take
         prompts alone.
     runtime : str, optional
-        That has to run each chain.
+        Runtime that has to be able to run each chain.
     constants : Constants
 
     Raises
@@ -305,7 +305,7 @@ class DeploymentInstance(QuestionRecord):
 
     @property
     def question_facts(self) -> dict[str, str]:
-        """The question without names, label to words."""
+        """Parameters of the question, without names, as a mapping from label to text."""
         parameters = f"{self.model.parameters / 1e9:.4g} billion parameters in {self.weights}"
         stored = ", bytes as stored" if any(shape.stored for shape in self.model.shapes) else ""
         servers = ", ".join(servers.label for servers in self.servers)
@@ -371,7 +371,7 @@ class StatedSite:
 
 @dataclass(frozen=True)
 class StatedAnswer:
-    """The answer of a file."""
+    """Members of the answer of a file."""
 
     sites: tuple[StatedSite, ...]
     rate: float  # [tokens/s]

@@ -58,7 +58,7 @@ _GENERATIONS = ("A100", "H100", "H100-500W")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One device."""
+    """Peak rates and memory of a device."""
 
     name: str  # to ask for
     peak_flops: float  # of 16-bit matrix products, without sparsity [1/s]
@@ -154,7 +154,8 @@ def read_accelerator(name: str) -> Accelerator:
     Raises
     ------
     InputError
-        If there is none, with those that are near; or the file is not one, with the place.
+        If there is no accelerator of this name (the message proposes near ones), or the file holds none (the message
+        names the place).
     """
     if name.endswith(".json"):
         document = read_json(name)
@@ -173,7 +174,7 @@ def read_accelerator(name: str) -> Accelerator:
 
 @dataclass(frozen=True)
 class ListedServer:
-    """A server of the catalogue: devices with a fast link, and each one's part of the network."""
+    """A server of the catalogue: devices with a fast link, and each device's part of the network."""
 
     name: str
     device: str

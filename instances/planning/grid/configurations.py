@@ -189,7 +189,7 @@ class ConfiguredChain(Displayed):
 
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
-        """Degrees that there are configurations of, in rising order."""
+        """(tensor, context, expert) degrees of the configurations, in rising order."""
         return tuple(sorted({way.degrees for layer in self.kinds.values() for way in layer.configurations}))
 
     @cached_property

@@ -87,7 +87,7 @@ class Estimate:
         return self.longer * UPDATE_BYTES / (REACHED * self.device.memory_bandwidth)
 
     def chain(self, micro_batch: int, degrees: tuple[Degrees, ...]) -> ConfiguredChain:
-        """The layers with these degrees for microbatches of so many samples."""
+        """The layers with these degrees, for microbatches of `micro_batch` samples."""
         eight = self.constants.gemm if self.dtype == "fp8" else None
         sixteen = self.constants if eight is None else constants_of(self.device, "bf16", self.runtime)
         constants = replace(self.constants, gemm=sixteen.gemm)
@@ -321,7 +321,7 @@ def _check_apart(steps: Sequence[Step], logs: FloatArray | list[float], most: fl
 
 
 def spread(estimate: Estimate, plan: GridPlan, calibration: Calibration | None = None) -> float:
-    """Factor that the measured step exceeds, or falls below, the prediction by in one of five cases."""
+    """Factor s such that 80 % of measured steps take from 1 / s to s times the prediction."""
     if calibration is None:
         return math.exp(_EIGHTY * estimate.sigma)
     _, slopes = _slopes(_movable(estimate), plan, np.zeros(len(_SPREADS)))

@@ -47,7 +47,7 @@ _LAUNCH = 1e-6
 
 
 class Product(NamedTuple):
-    """`count` matrix products of size m × k times k × n."""
+    """`number` matrix products of size m × k times k × n."""
 
     m: float
     n: float

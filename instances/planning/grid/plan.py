@@ -1,6 +1,6 @@
 """Plans with degrees of parallelism, and their files.
 
-**Plans in a grid: stages of all pipelines, their degrees, what each layer recomputes; and all costs.**
+**Plans: stages of all pipelines, their degrees of parallelism, what each layer recomputes; and all costs.**
 
 d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples each. Stage n holds consecutive layers on
 :math:`c · t_n` devices of one server, c the context degree. With S groups of devices and v turns there are S v stages.
@@ -70,7 +70,7 @@ def place(count: int, size: int, widths: tuple[int, ...], pipelines: int, placin
 
     Returns
     -------
-    (S, pipelines) integers that cannot be written, or None if they do not fit
+    (S, pipelines) read-only integers, or None if the stages do not fit
     """
     wide = np.repeat(np.array(widths), pipelines)
     stage, pipeline = np.divmod(np.arange(wide.size), pipelines)
@@ -93,7 +93,7 @@ def place(count: int, size: int, widths: tuple[int, ...], pipelines: int, placin
 
 
 def first_recomputed(chain: ConfiguredChain, cuts: Sequence[int], count: int) -> tuple[str, ...]:
-    """(L,) modes of layers of which the first ones of each stage recompute everything, of those that can."""
+    """(L,) mode of each layer where the first `count` layers of each stage that can recompute everything do so."""
     modes = [NONE] * chain.n
     for begin, end in pairwise(cuts):
         able = [layer for layer in range(begin, end) if chain.layers[layer].recomputes]
@@ -104,7 +104,7 @@ def first_recomputed(chain: ConfiguredChain, cuts: Sequence[int], count: int) ->
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GridPlan(Displayed):
-    """Answer to a question of training in a grid: its degrees, the stages, and what each of them recomputes.
+    """Answer to a `GridInstance`: degrees of parallelism, the stages, and what each layer recomputes.
 
     Parameters
     ----------
@@ -205,11 +205,11 @@ class GridPlan(Displayed):
 
     @property
     def devices(self) -> int:
-        """Devices that work."""
+        """Number of devices in use."""
         return self.pipelines * self.context * sum(self.tensor)
 
     def shards(self, group: int) -> tuple[int, int]:
-        """Devices that hold the same dense parameters of a group, and the same experts."""
+        """Numbers of devices that hold the same dense parameters of a group, and the same experts."""
         return self.instance.shards(self.pipelines, (self.tensor[group], self.context, self.expert))
 
     @cached_property
@@ -233,7 +233,7 @@ class GridPlan(Displayed):
         return tuple(chosen)
 
     def _way(self, layer: ConfiguredLayer, degrees: ConfiguredDegrees, mode: str) -> Configuration:
-        """The configuration of a layer that the question allows."""
+        """The configuration of a layer with these degrees and this mode, if the question allows it."""
         for way in self.instance.ways(layer, degrees):
             if way.recompute == mode:
                 return way
@@ -241,7 +241,7 @@ class GridPlan(Displayed):
 
     @cached_property
     def parameters(self) -> FloatArray:
-        """(2, S v) numbers on each device of each stage: dense ones, and those of experts."""
+        """(2, S v) parameters on each device of each stage: dense ones, and those of experts."""
         sums = np.stack((self._sums("parameters"), self._sums("expert_parameters")))
         if self.stages == 1 and self.instance.layers > 1:
             sums[0] -= self.layers[-1].tied_parameters
@@ -308,7 +308,7 @@ class GridPlan(Displayed):
 
     @property
     def orders(self) -> IntArray:
-        """(S, 2 v M) passes of each group, as in `Orders`."""
+        """(S, 2 v M) passes of each group in order, encoded as in `Orders.passes`."""
         return one_forward_one_backward(self.groups, self.turns, self.microbatches)
 
     @property
@@ -358,13 +358,13 @@ class GridPlan(Displayed):
         return 1 - float((busy * self.tensor).sum()) / (sum(self.tensor) * self.time)
 
     def _sums(self, name: str) -> FloatArray:
-        """(S v,) sum over the layers of each stage of the number that configurations have under this name."""
+        """(S v,) sum over the layers of each stage of the attribute `name` of their configurations."""
         return np.add.reduceat(
             np.array([getattr(layer, name) for layer in self.layers], dtype=np.float64), self.cuts[:-1]
         )
 
     def _largest(self, name: str) -> FloatArray:
-        """(S,) largest value of a layer of each group."""
+        """(S,) largest attribute `name` of the configurations of the layers of each group."""
         largest = np.maximum.reduceat([getattr(layer, name) for layer in self.layers], self.cuts[:-1])
         return largest.reshape(self.turns, self.groups).max(axis=0)
 
@@ -380,13 +380,13 @@ class GridPlan(Displayed):
 
     @property
     def _tied(self) -> float:
-        """Numbers of the table that first and last stage share, on the device that has more of them."""
+        """Parameters of the table that first and last stage share, on the device that has more of them."""
         ends = [(t, self.context, self.expert) for t in (self.tensor[0], self.tensor[-1])]
         return max(self.chain.layers[-1].modes(degrees)[0].tied_parameters for degrees in ends)
 
     @cached_property
     def _rates(self) -> list[tuple[float, float]]:
-        """Bytes a second between the devices of each group that hold the same dense parameters, or the same experts."""
+        """For each group, rates between devices with the same dense parameters, and with the same experts [bytes/s]."""
         rates, size = [], self.instance.servers.size
         for t, servers in zip(self.tensor, self._server, strict=True):
             width, (_, counts) = t * self.context, np.unique(servers, return_counts=True)
@@ -445,7 +445,7 @@ def grid_document(plan: GridPlan) -> dict[str, Any]:
 
 
 def ranks(plan: GridPlan) -> tuple[Rank, ...]:
-    """Server, device there, first stage and place in each degree of every device that works."""
+    """A `Rank` for every device in use: its server, number there, first stage, and index in each degree."""
     assert plan.first_device is not None
     size, rows = plan.instance.servers.size, list[Rank]()
     for g, d in ((g, d) for g in range(plan.groups) for d in range(plan.pipelines)):
@@ -456,7 +456,7 @@ def ranks(plan: GridPlan) -> tuple[Rank, ...]:
 
 
 def plan_of(stated: StatedGrid) -> GridPlan:
-    """The plan of a file, all its costs computed anew.
+    """The plan that a file states, with all its costs computed anew.
 
     Raises
     ------

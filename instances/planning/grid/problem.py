@@ -1,4 +1,4 @@
-"""A question of training in a grid: layers, servers, memory and what plans may do."""
+"""Questions of training with degrees of parallelism: layers, servers, memory and what plans may do."""
 
 from __future__ import annotations
 
@@ -78,10 +78,7 @@ class Servers:
         return min(self.inner, ranks * self.outer)
 
     def most_in_ring(self, width: int, tensor: int, pipelines: int) -> int:
-        """Most devices in a server of one ring of a tensor rank, if a stage has `width` devices; 0 if all fit in one.
-
-        0 if all of them may lie in one server.
-        """
+        """Most devices of a tensor rank in one server, for stages of `width` devices; 0 if one server may hold all."""
         if width > self.size:
             return self.size // tensor
         beside = self.size // width
@@ -109,7 +106,7 @@ class StateBytes:
             object.__setattr__(self, name, float(size))
 
     def kept(self, zero: int, shards: int) -> tuple[float, float, float]:
-        """Bytes a parameter on a device, when ZeRO divides them among `shards` devices."""
+        """Bytes of weight, gradient and optimizer for each parameter on a device, with ZeRO over `shards` devices."""
         return (
             self.weights / (shards if zero >= 3 else 1),
             self.gradients / (shards if zero >= 2 else 1),
@@ -117,13 +114,13 @@ class StateBytes:
         )
 
     def summed(self, zero: int) -> float:
-        """Bytes a parameter that replicas exchange after the last backward pass."""
+        """Bytes for each parameter that replicas exchange after the last backward pass."""
         return (2 * self.gradients, self.gradients + self.weights, self.weights, 0.0)[zero]
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Degrees that are prescribed; None leaves one free."""
+    """Prescribed degrees; a degree that is None is free."""
 
     pp: int | None = None  # stages that hold devices of their own
     tp: int | None = None  # devices that share each product
@@ -140,7 +137,7 @@ class Fixed:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GridInstance(QuestionRecord):
-    """Question of training in a grid: numbers of stages, of devices that share a layer, and of equal pipelines.
+    """Question of training: the best numbers of stages, of devices that share a layer, and of equal pipelines.
 
     The servers are equal, and a step has a fixed number of samples. An answer is a `GridPlan`.
 
@@ -164,7 +161,7 @@ class GridInstance(QuestionRecord):
     full_duplex : bool
         Whether a channel carries activations and gradients at once.
     exposed : float
-        Part of what ZeRO 2 and 3 send during passes for which these wait; all the rest, if it takes longer than they.
+        Part of the time that ZeRO 2 and 3 send which passes do not hide; a pass takes at least as long as its sending.
     whole_experts : bool
         Whether a device has whole experts, which all devices of a stage divide, also those of a tensor degree.
 
@@ -217,7 +214,7 @@ class GridInstance(QuestionRecord):
         return self.chains[0].n
 
     def chain(self, micro_batch: int) -> ConfiguredChain:
-        """The chain for microbatches of so many samples."""
+        """The chain for microbatches of `micro_batch` samples."""
         for chain in self.chains:
             if chain.micro_batch == micro_batch:
                 return chain
@@ -244,9 +241,9 @@ class GridInstance(QuestionRecord):
         return dense, 0 if rest else experts
 
     def ring_rates(self, ranks: int, degrees: Degrees) -> tuple[float, float]:
-        """Bytes a second in a ring of devices with the same dense parameters, and of those with the same experts.
+        """Rates in rings of devices with the same dense parameters, and with the same experts [bytes/s].
 
-        `ranks` of the former are in each server; 0 if all of them are in one.
+        `ranks` devices of a ring for dense parameters are in each server; 0 if all are in one server.
         """
         if not ranks:
             return (self.servers.rate(inside=True),) * 2

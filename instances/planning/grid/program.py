@@ -1,4 +1,4 @@
-r"""The program over stages: settings, times of all stages, and the least bound of plans that run one stage a group.
+r"""Dynamic program over stages: settings, times of all stages, and a lower bound for plans with one stage per group.
 
 **The least bound on the step of any plan whose groups run one stage each, by a program over stages from the last on.**
 
@@ -45,7 +45,7 @@ from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
 
 @dataclass(frozen=True)
 class Setting:
-    """Degrees of a plan that all its stages share."""
+    """Choices that all stages of a plan share: size of microbatches, degrees, stage of ZeRO."""
 
     micro_batch: int
     pipelines: int
@@ -59,7 +59,7 @@ _CACHE: WeakKeyDictionary[GridInstance, list[tuple[Setting, GridArrays]]] = Weak
 
 
 def settings_of(question: GridInstance) -> list[tuple[Setting, GridArrays]]:
-    """All settings with their arrays; these are made once for each size of microbatches and degree of a question."""
+    """All settings of a question with their arrays, computed once for each question."""
     if question not in _CACHE:
         _CACHE[question] = list(_settings(question))
     return _CACHE[question]
@@ -82,7 +82,7 @@ def _settings(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
 def possible_degrees(
     question: GridInstance, chain: ConfiguredChain, shared: tuple[int, int], pipelines: int
 ) -> tuple[Degrees, ...]:
-    """Degrees with these context and expert degrees that have room on servers and that the question allows."""
+    """Degrees with the context and expert degree `shared` that have room on servers and that the question allows."""
     servers, wanted = question.servers, question.fixed.tp
     return tuple(
         (t, c, e)
@@ -95,7 +95,7 @@ def possible_degrees(
 
 
 def even_work(question: GridInstance, setting: Setting, arrays: GridArrays) -> float:
-    """Time of a step if all devices shared all work equally, a bound [s]."""
+    """Lower bound on the time of a step: all devices share all work equally [s]."""
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     K = question.servers.devices // (setting.pipelines * setting.context)
     layers = np.diff(arrays.forward + arrays.backward, axis=1)
@@ -192,7 +192,7 @@ def stage_costs(
 
 
 def _transfers(question: GridInstance, sizes: FloatArray, inside: NDArray[np.bool_] | bool) -> FloatArray:
-    """Times of transfers of so many bytes inside a server or between servers [s]."""
+    """Times of transfers of these sizes [bytes], inside a server or between servers [s]."""
     servers = question.servers
     far = sizes / servers.rate(inside=False) + servers.latency * (sizes > 0)
     return np.where(inside, sizes / servers.rate(inside=True), far)
@@ -200,7 +200,7 @@ def _transfers(question: GridInstance, sizes: FloatArray, inside: NDArray[np.boo
 
 @compiled
 def _largest(sizes: FloatArray, run: NDArray[np.int32], first: IntArray) -> FloatArray:
-    """(T, R) largest layer of each run."""
+    """(T, R) largest of the sizes of the layers of each run."""
     largest = np.zeros((len(sizes), len(first)))
     for r in range(len(first)):
         i, j = first[r]
@@ -259,7 +259,7 @@ class _Fronts(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """The least bound of a setting, and the fronts of all numbers of stages."""
+    """Least bound on the step time of the plans of a setting, and Pareto fronts for all numbers of stages."""
 
     bound: float  # least of max(Z1, Z2) over all plans [s]; infinite if there is none below the ceiling
     first: FloatArray  # (S, K + 1, P, 2): front of each number of stages and devices for all layers
@@ -294,9 +294,10 @@ def solve(
     deadline: Deadline,
     place: str = ANYWHERE,
 ) -> Solution | None:
-    """All fronts of a setting, without what takes `ceiling` seconds or more; plans of them if they lie anywhere.
+    """Bound and fronts over the plans of a setting with a bound below `ceiling` [s].
 
-    None if the deadline comes first, or the fronts take too much memory.
+    `Solution.plans` needs `place` to be `ANYWHERE`. None if the deadline comes first, or the fronts take too much
+    memory.
     """
     L, fixed = question.layers, question.fixed.pp
     K = question.servers.devices // (setting.pipelines * setting.context)

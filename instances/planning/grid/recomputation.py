@@ -1,4 +1,4 @@
-"""Layers of a setting as arrays, and the least time that it takes to fit a stage into memory."""
+"""Layers of a setting as arrays, and the least recomputation time with which a stage fits into memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Chosen: TypeAlias = "tuple[_Chosen, tuple[int, ...]] | None"
 
 
 class Menus(NamedTuple):
-    """Ways to run each of L layers with each of T degrees; what there is not takes for ever."""
+    """Ways to run each of L layers with each of T tensor degrees; a missing way takes infinite time."""
 
     stored: FloatArray  # (T, L, J): bytes kept from the forward to the backward pass
     working: FloatArray  # (T, L, J): bytes held while the layer recomputes
@@ -48,7 +48,7 @@ class Menus(NamedTuple):
 
 
 class Fronts(NamedTuple):
-    """Fronts of runs of layers i … j - 1, one after the other; runs of the same layers share theirs."""
+    """Pareto fronts (bytes kept, time to recompute) of runs of layers i … j - 1; equal runs share a front."""
 
     run: NDArray[np.int32]  # (L, L + 1): number of the run of layers i … j - 1
     first: IntArray  # (R, 2): the first i and j with this number
@@ -60,7 +60,7 @@ class Fronts(NamedTuple):
 
 @compiled
 def _sorted_front(stored: FloatArray, again: FloatArray, count: int, limit: int) -> int:
-    """Sort points and keep those that no other beats; return how many."""
+    """Reduce the first `count` points in place to their Pareto front, sorted, of at most `limit`; return its size."""
     order = np.argsort(stored[:count] + 0.0)
     front_stored, front_again, size = np.empty(count), np.empty(count), 0
     for i in order:
@@ -176,9 +176,9 @@ def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, in_flight: in
 
 
 def chosen_modes(layers: Sequence[tuple[Configuration, ...]], in_flight: float, room: float) -> tuple[str, ...] | None:
-    """Mode of each layer such that `in_flight` microbatches fit into `room` bytes and little time is spent again.
+    """Mode of each layer such that `in_flight` microbatches fit into `room` bytes with little recomputation.
 
-    It is the least time where layers are of few kinds, and few of each. The first layers of a kind recompute. None if
+    Its time is the least where layers are of few kinds, and few of each. The first layers of a kind recompute. None if
     nothing fits.
     """
     plain = [ways[0] for ways in layers]
@@ -212,7 +212,7 @@ def chosen_modes(layers: Sequence[tuple[Configuration, ...]], in_flight: float, 
 
 @lru_cache(maxsize=4096)
 def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tuple[float, float, tuple[int, ...]]]:
-    """Front of the numbers of equal layers that run each way."""
+    """Pareto front of (bytes kept, time to recompute, number of layers run each way) of equal layers."""
     plain, allowed = ways[0].backward, [way.working_bytes <= cap for way in ways]
     return _front(
         (
@@ -239,7 +239,7 @@ def _shares(ways: int, layers: int) -> Iterator[tuple[int, ...]]:
 
 
 def _front(points: Iterable[tuple[float, float, _T]], limit: int) -> list[tuple[float, float, _T]]:
-    """Points that no other beats, by their bytes; of very many some, the smallest in any case."""
+    """Pareto front of points, by rising bytes; thinned to at most `limit`, the smallest always kept."""
     front: list[tuple[float, float, _T]] = []
     for point in sorted(points, key=lambda point: point[:2]):
         if not front or point[1] < front[-1][1]:
@@ -256,7 +256,7 @@ _MOST_CAPS = 16
 
 @dataclass(eq=False)
 class GridArrays:
-    """Layers with T tensor degrees; sums are those before each layer."""
+    """Costs of L layers with each of T tensor degrees; sums are over the layers before each."""
 
     degrees: IntArray  # (T,): tensor degrees, in rising order
     forward: FloatArray  # (T, L + 1): sums [s]
@@ -274,14 +274,14 @@ class GridArrays:
         return self.menus.caps
 
     def fronts(self, deadline: Deadline) -> Fronts | None:
-        """Fronts of what layers may recompute, found once; None if they are too many, or the deadline comes first."""
+        """Fronts of what layers may recompute, cached; None if they are too many, or the deadline comes first."""
         if self._fronts is None:
             self._fronts = fronts_of(self.menus, deadline)
         return self._fronts
 
     @classmethod
     def of(cls, question: GridInstance, chain: ConfiguredChain, degrees: Sequence[Degrees]) -> GridArrays:
-        """Arrays of some degrees, whose context and expert degrees are the same."""
+        """Arrays for `degrees`, which share their context and expert degree."""
         kinds = list(chain.kinds.values())
         plain = [[layer.modes(triple)[0] for layer in kinds] for triple in degrees]
         places = {kind: place for place, kind in enumerate(chain.kinds)}

@@ -14,7 +14,7 @@ from instances.records import Named
 
 
 class Rank(NamedTuple):
-    """A device that works."""
+    """A device in use: its server, number there, stage, and index in each degree."""
 
     rank: int
     server: int
@@ -38,7 +38,7 @@ class Degrees(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GridMembers:
-    """The answer of a file."""
+    """Members of the answer of a file with a plan."""
 
     degrees: Annotated[Degrees, Named("grid")]
     micro_batch: int
@@ -53,7 +53,7 @@ class GridMembers:
 
 @dataclass(frozen=True, kw_only=True)
 class StatedGrid(GridMembers, Envelope):
-    """A plan in a grid as a file states it; nothing is checked but kinds of values and the question."""
+    """A plan as a file states it; only the types of values and the question are checked."""
 
     answer_name: ClassVar[str] = "plan"
     cost_name: ClassVar[str] = "time"
@@ -62,7 +62,7 @@ class StatedGrid(GridMembers, Envelope):
 
     @property
     def groups(self) -> int:
-        """Groups of devices."""
+        """Number of groups of devices."""
         return self.degrees.pp
 
     @property
@@ -72,22 +72,22 @@ class StatedGrid(GridMembers, Envelope):
 
     @property
     def context(self) -> int:
-        """Devices that share a sequence."""
+        """Number of devices that share a sequence."""
         return self.degrees.cp
 
     @property
     def expert(self) -> int:
-        """Devices among which experts are divided."""
+        """Number of devices among which experts are divided."""
         return self.degrees.ep
 
     @property
     def pipelines(self) -> int:
-        """Equal pipelines."""
+        """Number of equal pipelines."""
         return self.degrees.dp
 
     @property
     def turns(self) -> int:
-        """Stages of each device."""
+        """Number of stages of each device."""
         return self.degrees.v
 
     @property

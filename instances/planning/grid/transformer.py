@@ -125,7 +125,7 @@ class LayerSizes:
 
     @property
     def products(self) -> tuple[tuple[int, int], ...]:
-        """Inputs and outputs of the matrix products before attention that are divided among devices."""
+        """(input width, output width) of the matrix products before attention that are divided among devices."""
         attention = self.attention
         if isinstance(attention, LatentAttention):
             expanded = attention.heads * (attention.plain + attention.value_width)
