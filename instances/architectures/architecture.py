@@ -68,12 +68,12 @@ class Architecture:
         return {**self.sizes, "element_bytes": 4, **({"phase": FORWARD} if self.served else {})}
 
     def checked(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
-        """The same dimensions, if each is one of the network and a positive whole number; a phase is a word.
+        """The given dimensions, checked: each is a dimension of the network, a positive whole number or a phase.
 
         Raises
         ------
         InputError
-            If one is not.
+            If a dimension is unknown or has another value.
         """
         names = (*self.dims, *(("context", "kv_bytes") if self.served else ()))
         for dim, value in dims.items():
@@ -162,7 +162,7 @@ class Architecture:
         return merge_layers(graph, net.operators) if level == "layer" else graph
 
     def assume_defaults(self, graph: ComputationGraph, dims: Mapping[str, Dim]) -> None:
-        """Note the default of each dimension that neither `dims` nor the caller states, for the line of assumptions."""
+        """Note the default of each dimension that is missing in `dims`, for the line of assumptions that is printed."""
         sizes = {"phase": FORWARD} | graph.attributes["dims"]
         for name in (*self.dims, *(["context"] if "context" in sizes else [])):
             # What follows from the phase is no default of its own.
@@ -172,7 +172,7 @@ class Architecture:
             assume("level", "a node for each operator")
 
     def _chosen(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
-        """Complete the dimensions of a graph by their defaults."""
+        """The dimensions of a graph, completed by their defaults."""
         chosen = self.checked(dims)
         if not self.served:
             return {**self.dims, **chosen}
@@ -206,22 +206,22 @@ _OF_CACHES = ("context", "kv_bytes")
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values that each layer of a served decoder keeps."""
+    """Size of the cache of keys and values in each layer of a served decoder."""
 
     context: int  # tokens that are kept of each sequence, those that are being computed included
     element_bytes: int  # width of an element [bytes]
 
 
 def served_dims(defaults: Mapping[str, Dim], stated: Mapping[str, Dim]) -> dict[str, Dim]:
-    """All dimensions of a decoder in its phase: those stated, the defaults of the others.
+    """All dimensions of a decoder in its phase, from stated ones and defaults.
 
     Parameters
     ----------
     defaults : mapping
         For batch, sequence and element_bytes.
     given : mapping
-        Those given by the caller: also ``phase``, ``context`` (tokens that the cache holds of each sequence, those that
-        are being computed included) and ``kv_bytes`` (width of an element of the cache).
+        Dimensions of the caller: also ``phase``, ``context`` (tokens that the cache holds of each sequence, including
+        those that are being computed) and ``kv_bytes`` (width of an element of the cache).
 
     Returns
     -------
@@ -357,8 +357,8 @@ def attention(
     bias : bool
         Whether the output projection has one.
     cache : Cache, optional
-        If given, keys and values are those of the newest tokens. They are appended to those that the two products keep,
-        each its own, and all of these are attended to.
+        If given, keys and values are those of the newest tokens. They are appended to the cached keys and values, which
+        the two matrix products hold as state, and all of them are attended to.
 
     Returns
     -------
@@ -417,6 +417,6 @@ def last_token(net: NetworkBuilder, x: Tensor, cache: Cache | None) -> Tensor:
 
 
 def _check_positions(dim: str, tokens: int, available: int | None) -> None:
-    """Refuse more tokens than a network has positions for; None if that is not known."""
+    """Refuse more tokens than a network has positions; `available` is None if their number is not known."""
     if available is not None and tokens > available:
         raise InputError(f"{dim} is {tokens}, but the network knows {available} positions; give at most that.")

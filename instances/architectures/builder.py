@@ -88,7 +88,7 @@ class GraphBuilder:
     element_bytes : int
         Width of activations and parameters [bytes].
     widths : function, optional
-        From the name of a parameter to its own width [bytes], where parameters are stored in others.
+        From the name of a parameter to its own width [bytes], where parameters are stored in several widths.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class GraphBuilder:
         return self._record(name, PARAMETER if trainable else _BUFFER, (), [shape], element_bytes=width)[0]
 
     def state(self, name: str, *shape: int, element_bytes: int) -> Tensor:
-        """Record a tensor that its one reader keeps from run to run, such as a cache of keys."""
+        """Record a tensor that its only reader keeps from run to run, such as a cache of keys."""
         return self._record(name, _STATE, (), [shape], element_bytes=element_bytes)[0]
 
     @contextmanager
@@ -225,8 +225,8 @@ class GraphBuilder:
             If true, every parameter is a source without work that holds the parameter and outputs it.
             Otherwise parameters belong to their users, as states always do.
         name, source, attributes
-            Of the graph; the attributes gain `flops`, `multiply_adds` and `parameter_count`, and `not_trained`, names
-            of what several nodes hold that is no parameter, such as a mask, if there is any.
+            Of the graph. The attributes gain `flops`, `multiply_adds`, `parameter_count` and, if there are any,
+            `not_trained`: names of tensors that several nodes hold but that are no parameters, such as a mask.
         """
         hidden = (_STATE,) if weights_as_nodes else (*_HELD, _STATE)
         visible = [v for v, operator in enumerate(self.operators) if operator.kind not in hidden]

@@ -55,7 +55,7 @@ def exact_figures(value: float, unit: str = "") -> str:
 
 
 class Displayed:
-    """Base of records that are shown as a title, a few facts and perhaps a table; arrays are never printed.
+    """Base of records that are shown as a title, rows of label and text, and perhaps a table; arrays are not printed.
 
     Names come from files and may hold anything: they are escaped, and cut off where they are long.
     """
@@ -65,7 +65,7 @@ class Displayed:
         return str(getattr(self, "name", ""))
 
     def _facts(self) -> Mapping[str, str]:
-        """Rows of the table: texts by label."""
+        """Labels and texts to show."""
         raise NotImplementedError
 
     def _rows(self) -> Rows | None:
@@ -78,7 +78,7 @@ class Displayed:
         return f"<{head}: {', '.join(f'{label} {_short(text)}' for label, text in self._facts().items())}>"
 
     def _repr_html_(self) -> str:
-        """Make a table for notebooks, with at most 20 rows of parts."""
+        """HTML of a table for notebooks, with at most 20 rows of parts."""
         name = type(self).__name__
         title = f"{name} {_short(self._title())}".rstrip()
         facts = "".join(

@@ -251,9 +251,10 @@ class ComputationGraph(Displayed):
     def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
         """Build a graph from a networkx digraph.
 
-        Node attributes are work, output_bytes, param_bytes, state_bytes and name. Each node has work; bytes that it
-        lacks count as 0, and without a name it is its own. An edge may say as `output` which one it reads, and repeat
-        the `bytes` of that. An `InputError` names unknown attributes; `attributes` are those of `from_edges`.
+        Node attributes are work, output_bytes, param_bytes, state_bytes and name. Each node has work; missing bytes
+        count as 0, and a node without a name is called by its label. An edge may have the number of the output that it
+        reads as `output`, and the size of that output as `bytes`. An `InputError` names unknown attributes;
+        `attributes` are those of `from_edges`.
 
         Examples
         --------

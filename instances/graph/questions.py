@@ -2,8 +2,8 @@
 
 A question is an object of a file: its fields are the members, written in one way only. A hash of a question is the
 SHA-256 of its problem and these members as JSON in ASCII with sorted names, without blanks, floats with the fewest
-digits that give them back; without what its author may call as he likes, `nameless`. The members are everything that
-costs and rules read: two questions with one hash have the same answers at the same costs.
+digits that give them back, without names that change no cost (see `nameless`). The members are everything on which
+costs and rules depend: two questions with the same hash have the same answers at the same costs.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class QuestionRecord(Displayed):
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """One line of text that describes the question, without names."""
         raise NotImplementedError
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Sentences to print beside each answer, about limits of the model that its numbers do not show."""
+        """Sentences to print beside each answer, about limits of the cost model that its numbers do not show."""
         return ()
 
     @property

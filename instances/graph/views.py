@@ -16,8 +16,8 @@ from instances.graph.tensors import FloatArray, IntArray, SharedParameter, Tenso
 def node_layers(graph: ComputationGraph) -> IntArray:
     """Depth of each node in the network, (n,); in training, a gradient has the depth of its forward node.
 
-    That is the attribute ``layer`` if there is one. Else it counts the edges on the longest way to a node or, if that
-    is fewer and the attribute ``training`` is set, from the node to the end.
+    It is the attribute ``layer`` if the graph has that. Else it is the number of edges on the longest path to a node
+    or, with the attribute ``training``, on the longest path from the node to the end if that is shorter.
     """
     if "layer" in graph.attributes:
         return np.asarray(graph.attributes["layer"], dtype=np.int64)
@@ -53,7 +53,7 @@ def merge_graph(
     group : (n,) integers
         Number of each node's group, from 0 without a gap.
     precedence : (n,) integers, optional
-        All nodes; the last one of a group is its anchor, after which the group is called.
+        Order of all nodes; the last node of a group in it is its anchor, whose name the group gets.
 
     Returns
     -------

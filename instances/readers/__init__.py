@@ -58,7 +58,7 @@ class Reader:
 
     @property
     def files(self) -> str:
-        """The kinds of files that it reads, in words."""
+        """Text that names the files it reads, for messages."""
         return f"'{self.name}' files" if self.name in READERS else "architectures"
 
     @property
@@ -154,7 +154,7 @@ def load_graph(
 ) -> ComputationGraph:
     """Build a named architecture or read a file.
 
-    What a file leaves in doubt is an `InputWarning` each, and stands in the attribute ``warnings`` of the graph.
+    Each doubt about the contents of a file is an `InputWarning`, and a sentence in the attribute ``warnings``.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def load_graph(
     dims : mapping of str to int or str, optional
         Dimensions of the architecture or network, such as batch and sequence; the phase of a decoder is a word.
     level : {"operator", "layer"}
-        What a node of an architecture is, or of a configuration.
+        Whether a node of an architecture or configuration is an operator or a layer.
     training : bool
         Whether the backward pass of an architecture or a configuration, or of a PipeDream profile, counts too.
     reader : str, optional
@@ -172,14 +172,14 @@ def load_graph(
         "size": tensors in bytes, work in seconds, except that `mtpp-graph/1` files keep their own time unit.
         "cost": the file's own edge costs and time unit, to be used with bandwidth 1; `msr` and `costgraph` only.
     device : Device, optional
-        What an architecture or a network without times runs on.
+        Device for which an architecture or a network without times is priced.
     cost : {"roofline", "measured"}, optional
-        Where the work of an ONNX model comes from; by default from the roofline model of `device`.
+        Source of the work of an ONNX model; by default the roofline model of `device`.
     input_work : {"keep", "drop"}, optional
         Whether the Input nodes of a PipeDream profile take their time; by default they do, with a warning.
     time_unit : {"s", "ms", "us"}, optional
-        Of the times of a format that has no unit, which `piper` and `dot` are; by default seconds, with a warning if
-        the work is too much for that.
+        Unit of the times in formats that state none, `piper` and `dot`; by default seconds, with a warning if the work
+        is implausibly large.
     weights : str or path, optional
         File of weights of a configuration, or its index or folder; by default those beside it.
 
@@ -254,7 +254,7 @@ _NAMED = Reader(
 
 
 def _source(spec: str | Path, reader: str | None) -> Reader:
-    """The reader with this name, or that for a named architecture or for what a file holds."""
+    """The reader with this name, else the one for the named architecture or for the contents of the file."""
     chosen = None if reader is None else find(READERS, reader, "reader")
     if chosen is None and spec in ARCHITECTURES:
         return _NAMED

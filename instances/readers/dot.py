@@ -2,7 +2,7 @@
 
 A ``digraph`` of node statements ``a [weight=3];`` and edge statements ``a -> b [weight=5];``. A missing weight is 1,
 other attributes are not read, and every node that an edge names must be declared. The format has no units: the weight
-of a node counts as seconds, or as what is asked for, and that of an edge as bytes. Missing weights give a warning.
+of a node counts in seconds, or in the unit `time_unit`, and that of an edge in bytes. Missing weights give a warning.
 Subgraphs and ports are refused.
 """
 
@@ -44,7 +44,7 @@ def read_dot(path: str | Path, time_unit: str = "s") -> ComputationGraph:
     ----------
     path : path of a text file
     time_unit : {"s", "ms", "us"}
-        Of the weights of nodes.
+        Unit of the weights of nodes.
 
     Raises
     ------

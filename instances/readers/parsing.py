@@ -1,4 +1,4 @@
-"""Texts of graphs: numbers, units and edges, and what may not be meant."""
+"""Parsing of graph files: numbers, units and edges, and warnings about doubtful content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def amount(text: str, label: str, place: str) -> float:
     Raises
     ------
     InputError
-        If it is no such number; the message begins with `place` and names `label`.
+        If it is not; the message begins with `place` and names `label`.
     """
     try:
         number = float(text)
@@ -51,7 +51,7 @@ def graph_of_file(
     Raises
     ------
     InputError
-        If it is none; the message begins with the file.
+        If the graph is invalid; the message begins with the file.
     """
     try:
         return ComputationGraph.from_edges(edges, work, outputs, param_bytes, **{"name": Path(path).stem} | attributes)
@@ -65,7 +65,7 @@ def json_amount(value: Value) -> float:
     Raises
     ------
     InputError
-        If it is no such number; the message names the place.
+        If it is not; the message names the place.
     """
     number = value.number()
     if number < 0:
@@ -176,7 +176,7 @@ _GUESSED = {
 def with_doubts(graph: ComputationGraph, remedy: str = "") -> ComputationGraph:
     """The graph with sentences about all that may be wrong in its attribute ``warnings``.
 
-    The remedy is what to do where the work is too much to be in seconds; it is empty if the unit is not in question.
+    `remedy` is advice for a work that is implausibly large for seconds; it is empty if the unit is not in question.
     """
     doubts = list(graph.attributes.get("warnings", ()))
     for key, label in _GUESSED.items():

@@ -353,7 +353,7 @@ def _fold(
 
 
 def _ties(nodes: list[_Node]) -> list[tuple[int, int]]:
-    """Pairs of nodes, in both directions, that share a colour class with a backward node, hence a device."""
+    """Pairs of nodes, in both directions, that share a colour class with a backward node and so a device."""
     colours = {node.colour for node in nodes if node.backward} - {None}
     first: dict[int | None, int] = {}
     ties = []
@@ -385,7 +385,7 @@ def _components(pairs: list[tuple[int, int]], n: int) -> IntArray:
 
 
 def _lost_in_cycles(nodes: list[_Node], remaining: int) -> list[str]:
-    """The warning that cycles leave few of the nodes, those joined by colour classes not counted."""
+    """Warning, if any, that cycles merge most of the nodes; nodes joined by colour classes do not count."""
     total = int(_components(_ties(nodes), len(nodes)).max()) + 1
     if 2 * remaining >= total:
         return []
@@ -396,7 +396,7 @@ def _lost_in_cycles(nodes: list[_Node], remaining: int) -> list[str]:
 
 
 def _unsupported(nodes: list[_Node]) -> list[str]:
-    """The warning that some nodes cannot run on the device that was profiled."""
+    """Warning, if any, that some nodes cannot run on the device that was profiled."""
     count = sum(not node.supported for node in nodes)
     if not count:
         return []

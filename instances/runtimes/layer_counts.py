@@ -58,7 +58,7 @@ def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:
 
 
 class ServerStages(NamedTuple):
-    """Stages in the form that servers of language models take; None is left to the server."""
+    """Stages in the form that servers of language models take; fields that are None are left to the server."""
 
     layers: tuple[int, ...]  # of each stage
     degrees: tuple[int, ...]  # devices that share each layer of a stage
@@ -101,7 +101,7 @@ def _visible(deployment: ServerStages) -> str:
 
 
 def _options(**values: int | None) -> str:
-    """Options of a command by name, without those that have no value."""
+    """Text of command-line options by name; options whose value is None are left out."""
     names = ((name.replace("_", "-"), value) for name, value in values.items())
     return " ".join(f"--{name} {value}" for name, value in names if value is not None)
 
@@ -217,13 +217,13 @@ class ServerRuntime(LayerRuntime):
         words: Callable[[ServerStages], str],
         **more: Any,
     ) -> Self:
-        """A runtime with these words."""
+        """A runtime with a function that writes its settings for a deployment; those of a cut follow from it."""
         return cls(name, summary, reference, comment, lambda cut: words(ServerStages.of(cut)), words=words, **more)
 
 
 @dataclass(frozen=True)
 class _LlamaCpp(ServerRuntime):
-    """A runtime whose host has what comes before the layers."""
+    """llama.cpp, which keeps the nodes before the layers on the host."""
 
     def seen(self, graph: ComputationGraph) -> ComputationGraph:
         """The graph without work and parameters before the layers."""

@@ -37,7 +37,7 @@ class LayerStack:
     Parameters
     ----------
     stem : str
-        What layers are called before their number, such as ``decoder`` or ``model.layers``.
+        Name of the layers before their number, such as ``decoder`` or ``model.layers``.
     layers : int
         Their number, L.
     unit : (n,) integers
@@ -79,7 +79,7 @@ class LayerStack:
 
     @classmethod
     def of_decoder(cls, graph: ComputationGraph) -> LayerStack:
-        """As `of`; networks that predict no tokens are refused."""
+        """The layers of a decoder, as `of`; networks that predict no tokens are refused."""
         if "labels" in graph.attributes:
             raise InputError(f"{graph.name}: {NO_TOKENS}.")
         return cls.of(graph)
@@ -101,7 +101,7 @@ class LayerStack:
         front_with_first, back_with_last : bool
             Whether what comes before the layers stays with the first one, and what comes after them with the last.
         every_block : {"layer", "unit"}, optional
-            Of what every block needs one. Then the ends are in the first and in the last block.
+            Whether every block needs a layer, or any unit; then the ends are in the first and in the last block.
         """
         units = {u: nodes for u in range(self.layers + 2) if (nodes := self.members(u))}
         needed = tuple(nodes[0] for u, nodes in units.items() if every_block == "unit" or 0 < u <= self.layers)
@@ -178,7 +178,7 @@ def _plain(stem: str) -> str:
 
 
 def _in_a_row(graph: ComputationGraph, unit: IntArray) -> IntArray:
-    """The units, if each layer reads from the layer before it and none from a later one; else refused."""
+    """(n,) `unit` itself, if each layer reads from the layer before it and none from a later one; else refused."""
     ends = unit[graph.edges]
     for e in np.flatnonzero(ends[:, 0] > ends[:, 1])[:1]:
         u, v = graph.edges[e].tolist()
@@ -242,7 +242,7 @@ class Naming:
     network, stem : str
         Name of the network, and of its layers before their number.
     built_in : bool
-        Whether the names are those of this project, or of a configuration, which tells of those in transformers alone.
+        Whether nodes have names of this project, not of a library; then `before` and `after` are names in transformers.
     before, after : tuple of str, optional
         Modules outside of the layers; None if they are not known.
     units : mapping of str to tuple of int
@@ -298,16 +298,16 @@ class Naming:
         Parameters
         ----------
         builtin : mapping of str to ModuleNames
-            Those of built-in networks, by how their names begin.
+            Module names of built-in networks, by the beginnings of the networks' names.
         library : str
             For messages.
         ends : bool
-            Whether those before and after the layers have to be known, too.
+            Whether the modules before and after the layers have to be known, too.
 
         Raises
         ------
         InputError
-            If they are not known, or are no paths.
+            If the names are not known, or are no paths.
         """
         if not self.tells(library):
             match = next((names for start, names in builtin.items() if self.network.startswith(start)), None)
@@ -499,7 +499,7 @@ def _of_plan(plan: Plan) -> LayerCut:
 def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]]:
     """Unit of the first and of the last node of each layer of a chain; `numbers` has first ones, then last ones.
 
-    What has no number is before the layers, after them, or part of the layer before it.
+    Nodes without a layer number are before the layers, after them, or part of the layer before them.
     """
     half, seen = len(numbers) // 2, 0
     begin: list[int] = []

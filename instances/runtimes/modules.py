@@ -62,12 +62,13 @@ _NUMBER = re.compile(r"_[0-9]+$")
 
 @dataclass(frozen=True, eq=False)
 class ModuleUnits:
-    """The units of a program, whose nodes are called after their modules.
+    """Units of an exported program: outermost modules that must be on one device as a whole.
 
     Parameters
     ----------
     graph : ComputationGraph
-        With the attribute ``input_readers``, as graphs of torch.export have it.
+        Graph of an exported program, whose nodes have names with the paths of their modules, and with the attribute
+        ``input_readers``.
     """
 
     graph: ComputationGraph
@@ -123,7 +124,7 @@ class ModuleUnits:
         return tuple(map(tuple, members.values()))
 
     def places(self, block: Sequence[int]) -> dict[str, int]:
-        """Block of each unit and of each weight outside units, first those on the device of the inputs.
+        """Block of each unit and of each weight outside units, by path; first those in the block of the inputs.
 
         Raises
         ------
@@ -149,8 +150,7 @@ class ModuleUnits:
     def _is_closed(self, module: str) -> bool:
         """Whether a module must be on one device as a whole.
 
-        So it is where its own code joins values from several places, which must be together, or where no module is
-        inside.
+        It must if its own code combines values from several sources, or if it contains no module.
         """
         sources: dict[int, int] = {}
         for v in self._own_nodes.get(module, ()):

@@ -51,7 +51,7 @@ class Runtime(ABC):
         raise WordError("runtime_version", version, f"{advice} leave it out.")
 
     def seen(self, graph: ComputationGraph) -> ComputationGraph:
-        """The graph without what the runtime keeps outside the devices."""
+        """The graph without work and parameters that the runtime keeps outside the devices."""
         return graph
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Runtime(ABC):
         Raises
         ------
         InputError
-            If no cut of the graph is.
+            If no cut of the graph is valid.
         """
 
     @abstractmethod
@@ -100,7 +100,7 @@ class LayerRuntime(Runtime):
         write: Callable[[LayerCut], str],
         **more: Any,
     ) -> LayerRuntime:
-        """A runtime that cuts between any units, and runs several stages on a device in turns."""
+        """A runtime that cuts between any units, and can run several stages on a device (interleaved)."""
         more |= {"every_stage": UNIT, "in_turns": True, "front_with_first": False, "back_with_last": False}
         return cls(name, summary, reference, comment, write, **more)
 
@@ -122,9 +122,9 @@ class LayerRuntime(Runtime):
         return self.write(cut)
 
     def _with_layers(self, naming: Naming) -> tuple[bool, bool]:
-        """Whether nodes before the layers stay with the first layer, and those behind with the last one.
+        """Whether nodes before the layers stay with the first layer, and nodes after them with the last one.
 
-        So it is by the rule of the runtime, and where settings name modules but there is no module there to name.
+        They do if the runtime requires it, or if its settings name modules and these nodes are in no module.
         """
         named = self.names is not None and naming.tells(self.names[1])
         return self.front_with_first or (named and naming.before == ()), (

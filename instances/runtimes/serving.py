@@ -51,15 +51,16 @@ def serving_chain(
         At operator level, which has the activations inside of layers; its states are caches at the context of its
         dimensions, and grow with it.
     platform : Platform
-        Of alike devices; of several kinds its k, bandwidth and `fit` count.
+        Platform of identical devices; with several kinds only its k, bandwidth and `fit` are used.
     runtime : Runtime
-        Says which cuts are legal.
+        Runtime that must be able to express the cuts.
     devices : Devices, optional
-        Of several kinds; then the most that are used is k. What the runtime keeps with a layer is one node with it.
+        Devices of several kinds, of which at most k are used. Nodes that the runtime keeps with a layer are merged into
+        it.
     works : (T, operators) floats
         Work of the operators on each kind, as the runtime sees them.
     in_flight : int, optional
-        Batches in flight; None as of `ServingInstance`.
+        Batches in flight; for None see `ServingInstance`.
 
     Returns
     -------
@@ -125,7 +126,8 @@ def serving_chain(
 def without_scores(graph: ComputationGraph, stack: LayerStack) -> ComputationGraph:
     """The decoder without bytes of scores and their mask.
 
-    Scores pass, in a layer, from kept keys to kept values, and no node with parameters in between.
+    Scores are the tensors on paths within a layer from the node that holds keys to the node that holds values, without
+    parameters in between.
     """
     bare, order, (tail, head) = graph.param_bytes == 0, graph.topological_order, graph.edges.T
     keeps = (graph.state_bytes > 0) & bare
@@ -291,7 +293,7 @@ def _affinities(partition: Partition) -> str:
 
 
 def program(devices: Sequence[str], stage: Mapping[str, int]) -> str:
-    """The program that assigns stages, from device names and the stage of each operator by its name."""
+    """Text of a Python program that assigns operators to devices, from device names and the stage of each operator."""
     return _PROGRAM.format(devices=json.dumps(list(devices)), stage=json.dumps(dict(stage), indent=1))
 
 
@@ -343,7 +345,10 @@ def _instead(runtime: str) -> str:
 
 
 def _stages(chain: ServedChain, runtime: str) -> ServerStages:
-    """Stages with the longest sequence; llama.cpp divides its room evenly, and other runtimes may preempt."""
+    """Stages of a chain with the length of a sequence to make room for.
+
+    llama.cpp divides its cache evenly among sequences; other runtimes may preempt, so that only the longest must fit.
+    """
     question = chain.question
     longest = question.resident_tokens if runtime == "llama-cpp" else question.input + question.output
     return ServerStages(

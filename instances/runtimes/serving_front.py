@@ -1,4 +1,4 @@
-"""Answer to a question of serving: all cuts that no other beats, and the one that a runtime is told."""
+"""Answer to a question of serving: all Pareto-optimal cuts, and the chosen cut that is written for a runtime."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Front(Displayed):
 
     @property
     def unsettled(self) -> str:
-        """Why the runtime cannot express the chosen cut; empty if it can."""
+        """Reason why the runtime cannot express the chosen cut; empty if it can."""
         try:
             RUNTIMES[self.runtime].settings(self.chosen)
         except InputError as error:
@@ -64,7 +64,7 @@ class Front(Displayed):
 
     @property
     def measures(self) -> dict[str, str]:
-        """Runtime, batches in flight, their context, and the number of cuts, in words."""
+        """Texts by label: runtime, batches in flight, context of the chosen cut, and number of cuts."""
         in_flight = self.instance.in_flight
         return {
             "runtime": self.runtime,

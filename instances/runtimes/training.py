@@ -42,7 +42,7 @@ def layout(cut: LayerCut) -> str:
 
 
 def _shortened(stage: str) -> str:
-    """Abbreviate the layers of a stage as a product, which cannot be nested."""
+    """The text of a stage with its layers as a product, such as ``Et*8``; products cannot be nested."""
     count = stage.count("t")
     return stage.replace("t" * count, f"t*{count}") if count >= _SHORTEST else stage
 
@@ -92,7 +92,7 @@ DEEPSPEED = LayerRuntime(
 )
 
 
-# Settings of a plan in a grid for training runtimes: all degrees, cuts and recomputation.
+# Settings of a plan with degrees of parallelism for training runtimes: all degrees, cuts and recomputation.
 
 
 def grid_settings(plan: GridPlan, runtime: str) -> str:
@@ -347,7 +347,7 @@ def _flavor(plan: GridPlan) -> tuple[tuple[str, str] | None, str]:
     return named, "The flavor has the sizes of the model."
 
 
-#: Runtimes that take plans in a grid.
+#: Runtimes that take plans with degrees of parallelism.
 GRID_SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan}
 
 
@@ -392,7 +392,7 @@ def megatron_model(model: Transformer, sequence: int, tensor: int) -> list[str]:
 
 
 def _strange_ends(model: Transformer) -> str | None:
-    """A part before or after the layers that Megatron-LM's GPT does not have, in words."""
+    """Text that names a part outside the layers that Megatron-LM's GPT does not have; None if there is none."""
     norm = norm_parameters(model.norm, model.hidden)
     if not (model.causal and model.head):
         return "an encoder, which pretrain_gpt.py does not train"
@@ -406,7 +406,7 @@ def _strange_ends(model: Transformer) -> str | None:
 
 
 def _strange_part(layer: Layer, norm: str) -> str | None:
-    """The part of a layer that Megatron-LM's arguments cannot express."""
+    """Text that names the part of a layer that Megatron-LM's arguments cannot express; None if there is none."""
     mixer, feed = layer.mixers[0], layer.feed
     assert feed is not None
     mixing: Attention | LatentAttention

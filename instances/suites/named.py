@@ -24,7 +24,7 @@ _MOST = 100_000
 
 
 def random_entry(family: str, n: int, seed: int) -> Entry:
-    """Entry of a random graph, in a family by itself."""
+    """Entry of a random graph, which is a family of its own."""
     name = f"{family}-{n}-{seed}"
     return Entry(name, partial(regal_style, family, n, seed), 1.0, name)
 
@@ -32,7 +32,8 @@ def random_entry(family: str, n: int, seed: int) -> Entry:
 def regal_style_entries(count: int) -> tuple[Entry, ...]:
     """`count` graphs, equally many of each family, the first 24 those of the suite ``regal-style``.
 
-    Up to 24, family by family with seeds from 1; beyond, seed by seed, and sizes that spread over 50 to 200.
+    Up to 24 graphs they are listed family by family, with seeds from 1; beyond, seed by seed, with sizes that spread
+    over 50 to 200 nodes.
     """
     each = count // len(GRAPH_MODELS)
     first = [(family, _SIZES[i], i + 1) for family in GRAPH_MODELS for i in range(min(each, len(_SIZES)))]
@@ -216,7 +217,7 @@ _FAMILIES = {"regal-style": regal_style_suite, "regal": regal_suite}
 
 
 def is_suite(word: str) -> bool:
-    """Whether a word names a suite rather than a graph.
+    """Whether a text names a suite rather than a graph.
 
     A folder with a configuration of Hugging Face is one model, unless there is a ``suite.toml``.
     """
@@ -227,14 +228,14 @@ def is_suite(word: str) -> bool:
 
 
 def find_suite(word: str, **words: Any) -> Suite:
-    """The suite of a word: a name of `SUITES`, ``regal-style:N``, ``regal:FOLDER`` or a folder of graph files.
+    """The suite that a text names: a name of `SUITES`, ``regal-style:N``, ``regal:FOLDER`` or a folder of graph files.
 
     Parameters
     ----------
     word : str
-        One that `is_suite`.
+        Text for which `is_suite` holds.
     **words
-        For `load_graph`, which reads each file of a folder; the other suites take none.
+        Keyword arguments for `load_graph`, which reads each file of a folder; the other suites take none.
 
     Raises
     ------

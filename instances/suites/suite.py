@@ -80,7 +80,7 @@ class Suite:
     def graphs(self, left_out: list[str] | None = None) -> Iterator[tuple[Entry, ComputationGraph | None]]:
         """Build the graphs, in the order of the entries.
 
-        A graph that cannot be had, or is the same as one before it, is left out: None stands in its place, and an
+        A graph that is not available, or equals an earlier one, is left out: its entry comes with None, and an
         `InputWarning` says why.
 
         Parameters
@@ -91,7 +91,7 @@ class Suite:
         Raises
         ------
         InputError
-            If a graph cannot be built for a reason that all have, or none is left.
+            If a graph cannot be built for a reason that concerns all graphs, or no graph is left.
         """
         first: dict[str, str] = {}
         warning = ""
@@ -315,8 +315,8 @@ def folder_suite(folder: str | Path, **words: Any) -> Suite:
     """All graph files of a folder (not of folders in it), by name, in any format that `load_graph` reads with `words`.
 
     Files whose name begins with a dot are not looked at. ``suite.toml`` may give `bandwidth`, bytes per unit of the
-    graphs' time, `k`, the only numbers of blocks that are asked, and `clusters`, a table of names or patterns of graphs
-    and the network of which they are variants.
+    graphs' time, `k`, the only allowed numbers of blocks, and `clusters`, a table of names or patterns of graphs and
+    the network of which they are variants.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Files that processes share: locks, claims, files that are there whole or not at all, and folders of one user."""
+"""Files that processes share: locks, claims, files written in one step, archives, and folders of a single user."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def claim(path: Path, name: str) -> Callable[[], None]:
     Parameters
     ----------
     path : Path
-        A file that is there, whose numbers of bytes stand for names.
+        An existing file; a claim locks the byte of it whose offset is a hash of the name.
 
     Raises
     ------
@@ -189,9 +189,9 @@ def write_archive(path: Path, word: str, conditions: Mapping[str, str], files: M
     Parameters
     ----------
     word : str
-        What it is, as ``mtpp-kernels/1``.
+        Format and version, such as ``mtpp-kernels/1``.
     conditions : mapping
-        Under which its content is valid, by name.
+        Name to value: the conditions under which the content is valid.
     files : mapping
         Name to content; names are words with dots and dashes between.
     """
@@ -208,7 +208,7 @@ def read_archive(
     Parameters
     ----------
     allowed : mapping
-        Of each condition, those that are met here.
+        Name of each condition to the values that are valid here.
 
     Raises
     ------

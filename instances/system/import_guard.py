@@ -1,7 +1,7 @@
 """Check that all packages come from one folder; their import names are general, and others may use them too.
 
-Each package runs this file first, by its path: a name could already lead to the wrong folder. Of ``import instances``
-beside a foreign `instances` nothing of ours runs; ``import mtpp`` and the program ``mtpp`` tell it.
+Each package runs this file first, by its path, as its name could already lead to the wrong folder. ``import instances``
+cannot be checked where a foreign package `instances` comes first; ``import mtpp`` and the program ``mtpp`` report it.
 """
 
 from __future__ import annotations

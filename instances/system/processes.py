@@ -40,9 +40,9 @@ def limit_process(*, memory: int, cpu_seconds: int | None = None) -> bool:
     Parameters
     ----------
     memory : int
-        Of its data [bytes]; more of it is a `MemoryError`.
+        Limit of its data [bytes]; an allocation beyond raises a `MemoryError`.
     cpu_seconds : int, optional
-        After so many seconds of a processor the system ends it.
+        Processor time after which the system ends the process [s].
     """
     if resource is None:
         return False
@@ -166,7 +166,7 @@ def run_module(
     folder : str, optional
         Working folder; by default that of this process.
     seconds : float, optional
-        After how long the process is killed.
+        Time after which the process is killed [s].
 
     Raises
     ------
@@ -196,7 +196,7 @@ def ask_module(
     is_late : callable
         Whether the answer is overdue.
     patience : float
-        Seconds from then until the process is killed.
+        Seconds from when the answer is overdue until the process is killed.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def ask_module(
 
 @contextmanager
 def module_beside(module: str) -> Iterator[None]:
-    """Run a module of this project, silent, beside what the context holds, which ends it and all that it has started.
+    """Run a module of this project, silent, beside the body of the context, whose end ends the module's processes.
 
     Raises
     ------
@@ -287,7 +287,7 @@ def run_program(
     command : sequence of str
         Never seen by a shell.
     seconds : float, optional
-        When to stop it.
+        Time after which it is stopped [s].
     interrupted : threading.Event, optional
         Stops it as well.
     environment : mapping, optional
@@ -358,7 +358,7 @@ def _end_with_us() -> Iterator[None]:
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:
-    """Do to a program what Ctrl-C does; without process groups, end it."""
+    """Interrupt a program as Ctrl-C does; without process groups, end it."""
     if hasattr(os, "killpg"):
         _signal(process, signal.SIGINT)
     else:
@@ -391,7 +391,7 @@ _GRACE = 10.0
 
 @dataclass
 class Stop:
-    """Signals that a program has heard while it had answers to keep."""
+    """State of a program that saves its answers at the first signal."""
 
     save: Callable[[], None]  # called once, at the first signal
     heard: bool = False
@@ -400,7 +400,7 @@ class Stop:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Let no signal break off what is inside, such as the writing and printing of an answer."""
+        """Let no signal interrupt the body of the context, such as the writing and printing of an answer."""
         self._deferred += 1
         try:
             yield
@@ -408,7 +408,7 @@ class Stop:
             self._deferred -= 1
 
     def hear(self) -> bool:
-        """Take a signal; return whether the work that goes on has to be broken off if nothing else can end it."""
+        """Handle a signal: save at the first one; return whether the current work must be interrupted by force."""
         if self.heard:
             return time.monotonic() > self._until
         self.heard, self._until = True, time.monotonic() + _GRACE
@@ -424,8 +424,8 @@ _caught: threading.Event | None = None  # of the innermost `catch_interrupt`
 def keeping_answers(save: Callable[[], None] = lambda: None) -> Iterator[Stop]:
     """Have `save` called at the first Ctrl-C or SIGTERM; outside the main thread nothing changes.
 
-    Where nothing has caught it, that signal raises `KeyboardInterrupt`, but for what is deferred. `save` may be called
-    between any two steps of Python, and raises nothing.
+    If no `catch_interrupt` handles the signal, it then raises `KeyboardInterrupt`, unless inside `Stop.deferred`.
+    `save` may be called between any two steps of Python, and must raise nothing.
     """
     global _stop
     stop, before = Stop(save), _stop
@@ -475,7 +475,7 @@ def catch_interrupt() -> Iterator[threading.Event]:
 
 @contextmanager
 def _handled_by(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let `handle` take SIGINT and SIGTERM, unless the program ignores a signal or leaves it to the system."""
+    """Let `handle` handle SIGINT and SIGTERM, except signals that the program ignores or leaves to the system."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

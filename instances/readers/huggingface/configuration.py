@@ -80,7 +80,7 @@ def _defaults() -> dict[str, dict[str, Any]]:
 
 @cache
 def _unread() -> dict[str, list[str]]:
-    """Forms of names of further model types of transformers, by what is not known of their layers."""
+    """Patterns for names of model types that are not supported, by the feature of their layers that is not known."""
     text = files(__package__).joinpath("unread.toml").read_text(encoding="utf-8")
     forms: dict[str, list[str]] = tomllib.loads(text)
     return forms
@@ -147,7 +147,7 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
 
 
 def _refuse(kinds: Sequence[str], members: Mapping[str, Value], config: Value) -> NoReturn:
-    """Refuse model types that are not known, the innermost first: by what is not known of them, else by the nearest."""
+    """Raise an error for unknown model types, innermost first: it names the unknown feature, else a similar type."""
     place, error = members.get("model_type", config), UnknownLayersError
     if "auto_map" in members:
         problem = f"the model type '{kinds[0]}' is code of its own, which is never run; {_REMEDY}."
@@ -191,7 +191,7 @@ def _numbers(part: Mapping[str, Any]) -> str | None:
 
 
 def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int | None, bool]:
-    """Outputs of the head of a model class (None for a head over the vocabulary), and whether it has a bias."""
+    """Outputs of the head of a model class, None for a head over the vocabulary, and whether that head has a bias."""
     if not classes or classes[0].endswith(_HEADED):
         return None, False
     stated, biased = next((head for end, head in _OTHER_HEADS.items() if classes[0].endswith(end)), (None, None))
@@ -211,9 +211,9 @@ def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int |
 def _with_ties(
     whole: str, outer: Mapping[str, Value], members: Mapping[str, Value], default: bool
 ) -> tuple[dict[str, Value], list[str]]:
-    """Fields of a wrapper's decoder, with whether head and embedding are tied; and doubts about that.
+    """Fields of a wrapper's decoder, with whether head and embedding are tied; and sentences about doubts.
 
-    The wrapper may say so, its decoder, or neither; which of them transformers believes depends on the model type.
+    The wrapper, its decoder or neither may state it; which of them transformers follows depends on the model type.
     """
     words, own, stated = model_types("wrappers").get(whole), members.get(_TIED), outer.get(_TIED)
     text = default if own is None else own.data is not None and own.truth()
@@ -357,7 +357,7 @@ def _rotary_base(fields: Fields) -> float | None:
 
 
 def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
-    """The layers, of which those of one kind are made once."""
+    """The layers of the decoder; layers of the same kind are the same object."""
     for name in fields.words.get("without", ()):
         if fields.value(name).data not in (None, 0, False, "vision"):
             fields.value(name).fail(f"nothing is known of layers with it; {_REMEDY}.")
@@ -500,7 +500,7 @@ def encoder_of(config: Value) -> tuple[Encoder, list[str]]:
     Raises
     ------
     InputError
-        If a field is absurd or contradicts another, or makes a decoder of it.
+        If a field is absurd or contradicts another, or makes the network a decoder.
     """
     members = config.open_members(("model_type",))
     kind = members["model_type"].text()

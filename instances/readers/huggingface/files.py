@@ -95,8 +95,8 @@ def read_configuration(
         ``config.json``, or its folder. Where ``*.safetensors``, ``*.gguf`` or files of PyTorch lie beside it, their
         headers say the bytes of the parameters; no weight is read.
     dims : mapping, optional
-        As of served architectures: batch, sequence, element_bytes (of the type of numbers that the configuration
-        states, 4 if it states none), phase, context and kv_bytes.
+        As for served architectures: batch, sequence, element_bytes (by default the width of the number type of the
+        configuration, 4 if it states none), phase, context and kv_bytes.
     level, training, device
         As for `Architecture.build`.
     weights : str or path, optional
@@ -174,7 +174,7 @@ def _name(file: Path) -> str:
 
 
 def _read(file: Path) -> Value:
-    """The content of a configuration, in which time limits may be infinite, which JSON has no word for."""
+    """The content of a configuration file, in which time limits may be the literal Infinity, which JSON lacks."""
     check_readable(file, _MOST)
     return parse_json(_INFINITE.sub("1e999", read_text(file)), str(file))
 

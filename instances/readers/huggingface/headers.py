@@ -1,6 +1,6 @@
 """Headers of files of weights: names, elements and bytes of their tensors; no weight is read, and no pickle is run.
 
-They are those of safetensors, of GGUF, and of the archives of ``torch.save``, whose pickle is read as a list of words.
+Formats are safetensors, GGUF, and the archives of ``torch.save``, whose pickle is read as a list of instructions.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def _views(described: Any) -> Iterator[tuple[str, _View]]:
 def _described(text: bytes, file: Path) -> Any:
     """Content of a pickle: mappings, lists, plain values and tensors; anything else is refused.
 
-    Its words are followed without Python's own machine for them, so that nothing is loaded or run.
+    The instructions of the pickle are interpreted here, not by Python's unpickler, so that nothing is loaded or run.
     """
     stack: list[Any] = []
     memory: dict[Any, Any] = {}
@@ -363,7 +363,7 @@ def _described(text: bytes, file: Path) -> Any:
 
 
 def _made(function: Any, arguments: tuple[Any, ...], file: Path) -> Any:
-    """The object that a function named in a pickle would make, if it is a mapping, a tensor or a parameter."""
+    """The mapping, tensor or parameter that a function named in a pickle would make; any other function is refused."""
     if not isinstance(function, _Name):
         raise ValueError
     if function == ("collections", "OrderedDict"):
@@ -382,7 +382,7 @@ def _made(function: Any, arguments: tuple[Any, ...], file: Path) -> Any:
 
 
 def _text_of(key: Any) -> str:
-    """A text or a number of a pickle as a key; anything else, which could be of any size, is refused."""
+    """Text of a key in a pickle, which is a text or a number; any other key is refused."""
     if not isinstance(key, str | int) or len(str(key)) > _MOST_LETTERS:
         raise ValueError
     return str(key)

@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def kinds_of(fields: Fields) -> list[str]:
-    """The kind of each layer: what `layer_types` says, else the rule of the model type.
+    """The kind of each layer: from the field `layer_types`, else by the rule of the model type.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def sparse_layers(fields: Fields, layers: int) -> list[bool]:
 
 
 def _number(fields: Fields, word: str, least: int = 0) -> int:
-    """The number of a rule: `word` itself, the field of this name, or as ``FIELD|DEFAULT`` with a default."""
+    """The number of a rule: `word` is a number, a field, or ``FIELD|DEFAULT``: a field with a default."""
     if word.isdigit():
         return int(word)
     name, _, default = word.partition("|")
@@ -93,7 +93,7 @@ def _windowed(fields: Fields) -> bool:
 
 
 def _period(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer when every n-th attends to all tokens, and the others to a window if there is one."""
+    """Kind of each layer when every n-th layer attends to all tokens, and the others to a sliding window, if any."""
     word, _, last = word.partition(" ")
     period = _number(fields, word) if fields.has("sliding_window") else 0
     return [
@@ -176,7 +176,7 @@ def _some_full(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _blocks(fields: Fields) -> list[str]:
-    """The kind of each layer that has one part alone, from a list of words or a text of letters."""
+    """The kind of each layer, for layers that are either a mixer or a feed-forward network, from names or letters."""
     stated, pattern = fields.value("layer_types"), fields.value("hybrid_override_pattern")
     if stated.data is not None:
         kinds = [_kind_of(item, _WORDS | {EXPERTS: EXPERTS, DENSE: DENSE}) for item in stated.items()]
@@ -348,7 +348,7 @@ def scaled(net: NetworkBuilder, x: Tensor, name: str, count: int) -> Tensor:
 
 
 def _attention(net: NetworkBuilder, x: Tensor, attention: Attention, cache: Cache | None) -> Tensor:
-    """Attention of a layer, whose keys and values come from the cache where there is one."""
+    """Record the attention of a layer, whose keys and values come from the cache if there is one."""
     batch, sequence, hidden = x.shape
     with net.scope("attention"):
         query = net.linear(x, attention.heads * attention.width, "query", bias=attention.bias)
@@ -460,7 +460,7 @@ def _chosen(net: NetworkBuilder, x: Tensor, source: Tensor, indexer: Indexer, ca
 
 
 def _recurrence(net: NetworkBuilder, x: Tensor, recurrence: Recurrence, cache: Cache | None) -> Tensor:
-    """A layer with a state in place of attention: convolution, scan and the products around them."""
+    """Record a layer with a recurrent state in place of attention: convolution, scan and the products around them."""
     batch, sequence, _ = x.shape
     with net.scope(recurrence.kind):
         projected = [_linear(net, x, linear, f"before_{i}") for i, linear in enumerate(recurrence.before)]

@@ -1,4 +1,4 @@
-"""Networks of configurations, and what mixes the positions in their layers."""
+"""Operators of the decoder of a configuration, and the mixers (attention, recurrences) of its layers."""
 
 from __future__ import annotations
 
@@ -307,9 +307,9 @@ _RECURRENCES = {
 
 
 def other_caches(record: Decoder, dims: Mapping[str, Dim]) -> dict[str, dict[str, int]]:
-    """Layers whose cache is constant or limited as the context grows, by name.
+    """Caches of layers that do not grow with the context, or only up to a limit, by name of the layer.
 
-    ``window`` are the tokens that it holds at most, ``constant`` the bytes of it that do not depend on the context.
+    ``window`` is the largest number of tokens in the cache, ``constant`` its bytes that do not depend on the context.
     """
     width = int(dims["kv_bytes"]) * int(dims["batch"])
     caches = {}

@@ -22,15 +22,15 @@ class Fields:
     Parameters
     ----------
     members : mapping of str to Value
-        Of the file.
+        Fields of the file.
     defaults : mapping
-        Of the model type.
+        Defaults of the model type.
     aliases : mapping of str to str
-        What the model type calls some fields.
+        Alias to field, in the model type.
     words : mapping
-        What is fixed for the model type; `decoders.toml` explains them.
+        The entries of `decoders.toml` for the model type.
     whole_file : Value
-        For messages.
+        The whole configuration, for messages.
     """
 
     members: Mapping[str, Value]
@@ -74,7 +74,7 @@ class Fields:
         return False if value.data is None else value.truth()
 
     def word(self, name: str) -> Any:
-        """The entry of `decoders.toml` for the model type under this name; None if there is none."""
+        """The entry `name` of `decoders.toml` for the model type; None if there is none."""
         return self.words.get(name)
 
     def says(self, name: str) -> bool:
@@ -113,7 +113,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Indexer:
-    """Scores by which each token chooses those that it attends to; it keeps keys of its own."""
+    """Indexer of sparse attention: its scores choose the tokens to attend to; it has a key cache of its own."""
 
     heads: int
     width: int  # of a query and of the key that all heads share
@@ -122,7 +122,7 @@ class Indexer:
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """Attention that keeps a latent vector of each token, from which keys and values are made again in each step."""
+    """Attention that caches a latent vector of each token, from which each step computes keys and values anew."""
 
     heads: int
     rank: int  # width of the latent vector
@@ -194,7 +194,7 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: what mixes tokens, then a feed-forward network, either of which may be missing."""
+    """A layer: mixers of tokens, such as attention, then a feed-forward network; either may be missing."""
 
     mixers: tuple[Attention | LatentAttention | Recurrence, ...]
     feed: FeedForward | None

@@ -1,4 +1,4 @@
-"""Weights beside a configuration: which files are meant, and what each part of a network takes in them."""
+"""Weights beside a configuration: the choice of files, and the stored bytes of each part of a network."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Weights:
 
     @cached_property
     def purpose(self) -> str:
-        """The purpose of files that are not the weights of a model, in words; empty for weights."""
+        """Text on the purpose of files that are not the weights of a model; empty for weights."""
         first, values = self.files[0].name.lower(), self.headers[0].values
         kind, architecture = values.get("general.type"), values.get("general.architecture")
         tensors = [tensor.name for header in self.headers for tensor in header.tensors]
@@ -144,7 +144,7 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
     Raises
     ------
     InputError
-        If several are meant, one is missing, or a file is damaged.
+        If several sets of weights could be meant, a part is missing, or a file is damaged.
     """
     if choice is not None:
         path = folder / choice if (folder / choice).exists() else Path(choice)
@@ -182,7 +182,10 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
 
 
 def _taken(folder: Path, models: Sequence[_Weights]) -> tuple[_Weights, list[str]]:
-    """The set of weights to use, and those left out: by the precedence of transformers, unless others are larger."""
+    """The set of weights to use, by the precedence of transformers, and a sentence about the other sets.
+
+    An `InputError` if no set has precedence, or another one is larger.
+    """
     if len(models) == 1:
         return models[0], []
     ranked = [weights for weights in models if weights.rank is not None]
@@ -208,7 +211,7 @@ def _named(others: Iterable[_Weights]) -> list[str]:
 
 
 def _own_form(path: Path) -> tuple[str, ...]:
-    """The name of a PyTorch file as a form of weights; nothing for other files."""
+    """Pattern that matches a PyTorch file by its name; an empty tuple for other files."""
     return (glob.escape(path.name),) if path.suffix.lower() in (".bin", ".pth", ".pt") else ()
 
 
@@ -362,7 +365,7 @@ class Parts:
 
     @staticmethod
     def is_of_own_head(name: str) -> bool:
-        """Whether a tensor belongs to a head with other outputs than words, or to the word head of an encoder."""
+        """Whether a tensor belongs to a classifier or similar head, or to the language-model head of an encoder."""
         return bool(_OWN_HEAD.search(name)) and not _LAYER.search(name)
 
     @staticmethod
@@ -386,8 +389,9 @@ class Parts:
 def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Encoder, list[str]]:
     """The network as a runtime loads it from these weights, and sentences about doubts.
 
-    llama.cpp loads a head that is there beside the table of words. Without a tensor of its own a decoder has no head
-    and an encoder no pooler; another head than the one of the class counts with its bytes alone.
+    llama.cpp loads a stored head even where head and embedding are tied. A decoder without a tensor of its head has no
+    head, an encoder without one of its pooler no pooler; a head of other size than that of the class counts by its
+    bytes alone.
     """
     names = [tensor.name for tensor in stored.tensors]
     if not names:
@@ -407,12 +411,12 @@ def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Enco
 
 
 def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Callable[[str], float]:
-    """Mean bytes of an element of each parameter, over its part of the network.
+    """Function from a parameter to the mean stored bytes of an element in its part of the network.
 
     Parameters
     ----------
     graph : ComputationGraph
-        With all parameters of `element_bytes`.
+        Graph in which all parameters have the width `element_bytes`.
 
     Raises
     ------
@@ -425,7 +429,9 @@ def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Call
 
 
 def stored_sizes(elements: dict[int, int], parts: Parts, stored: Stored) -> dict[int, tuple[int, int]]:
-    """Stored bytes and parameters of each part; both ends count as one if the tensors do not tell them apart.
+    """(stored bytes, number of parameters) of each part of the network.
+
+    The parts before and after the layers count as one if the tensors do not tell them apart.
 
     Raises
     ------
@@ -469,7 +475,7 @@ def _elements(graph: ComputationGraph, parts: Parts) -> dict[int, int]:
 
 
 def _fits(stored: Sequence[StoredTensor], count: int) -> bool:
-    """Whether tensors, without the scales beside them, can hold exactly this many parameters."""
+    """Whether tensors, apart from scales of quantisation, can hold exactly `count` parameters."""
     tensors = [tensor for tensor in stored if not _SCALES.search(tensor.name)]
     elements = sum(tensor.elements for tensor in tensors)
     if all(tensor.plain for tensor in tensors):
@@ -489,7 +495,7 @@ def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[
 
 
 def other_sizes(parts: Parts, stored: Stored) -> tuple[int, int, list[str]]:
-    """Bytes of vision or audio towers, counted at the embedding, and of other heads; and doubts."""
+    """Bytes of vision or audio towers, bytes of heads that the network lacks, and sentences about doubts."""
 
     def size_of(is_of: Callable[[str], bool]) -> int:
         return sum(tensor.bytes for tensor in stored.tensors if is_of(tensor.name) and not tensor.shared)

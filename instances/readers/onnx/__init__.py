@@ -1,8 +1,8 @@
 """ONNX models: the weights may be in the file, in other files, or missing.
 
-Shapes must be fixed, as a graph has numbers; dimensions that are open in the file get theirs by name. What does not
-depend on an input is folded away: shape computations vanish, and constants belong to the nodes that use them, once a
-block, also where they were transposed or split before. The package onnx is imported when a file is read.
+All shapes must be fixed; dimensions that are open in the file get values by name. Operators that do not depend on an
+input are folded away: shape computations vanish, and constants belong to the nodes that use them, once a block, also if
+they are transposed or split first. The package onnx is imported when a file is read.
 """
 
 from __future__ import annotations

@@ -198,10 +198,10 @@ _ROUNDS = 10
 
 
 def infer_shapes(model: ModelProto, path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str]:
-    """The graph with the shape of every tensor that matters, and how they were found: "inference", "symbolic" or "run".
+    """The graph with all shapes on which costs depend, and the source of the shapes: "inference", "symbolic" or "run".
 
-    The model has no weights, and its input shapes are fixed; `path` is where it comes from, for messages and for its
-    weights. The dimensions are as for `set_dims`.
+    The model has no weights, and its input shapes are fixed; `path` is the file, for messages and for its weights. The
+    dimensions are as for `set_dims`.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def _loops(scope: Scope) -> Iterator[tuple[NodeProto, Scope, Scope]]:
 
 
 def _settle_loop(node: NodeProto, body: Scope, scope: Scope) -> bool:
-    """Give the state of a loop its initial shape, and the loop's output the shape of the state.
+    """Give the state of a loop its initial shape, and its output the shape of the state; return whether any was open.
 
     Inference leaves both open, as a state may change its shape; where it does, the output stays open.
     """
@@ -279,7 +279,7 @@ def _fixed(kind: TypeProto, shape: tuple[int, ...]) -> TypeProto:
 
 
 def _ask(way: str, model: ModelProto, path: str | Path, dims: Mapping[str, int]) -> ModelProto | None:
-    """The model with the shapes that a separate process infers in this way; None if it fails."""
+    """The model with the shapes that a separate process infers, `way` being "symbolic" or "run"; None if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder, "question.onnx"), Path(folder, "answer.onnx")
         question.write_bytes(model.SerializeToString())
@@ -301,19 +301,19 @@ _SIZED = ("Expand", "OneHot", "Pad", "Reshape", "Resize", "Slice", "Tile", "TopK
 
 
 def open_shapes(model: ModelProto, scope: Scope) -> frozenset[str]:
-    """Find the tensors whose shape depends on the values of the inputs.
+    """Names of tensors whose shapes depend on the values of the inputs.
 
     Parameters
     ----------
     model : ModelProto
-        With fixed dimensions of its inputs.
+        Model whose inputs have fixed dimensions.
     scope : Scope
-        Its nodes.
+        Nodes of the model.
 
     Returns
     -------
     frozenset of str
-        What lies behind an operator whose result has the size that values say, and whose shape inference does not know.
+        Tensors after an operator whose output size depends on values, as far as shape inference does not know them.
     """
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     typed = {value.name for value in (*inferred.value_info, *inferred.output) if type_of(value) is not None}
@@ -362,7 +362,7 @@ def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) 
 
 
 def typed_scope(path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str, frozenset[str]]:
-    """The nodes of a model that run, with shapes; how `infer_shapes` found these; which of them a run alone could tell.
+    """Nodes of a model that run, with shapes; source of the shapes (see `infer_shapes`); tensors of `open_shapes`.
 
     Raises
     ------
@@ -435,7 +435,7 @@ def node_names(scope: Scope) -> tuple[str, ...]:
 
 
 def _totals(prices: list[Price]) -> dict[str, object]:
-    """Operations of all nodes, and sentences about counts that are not exact."""
+    """Attributes of the graph: operations of all nodes, and nodes whose counts are not exact."""
     total = Price()
     for item in prices:
         total.add(item)

@@ -42,7 +42,7 @@ class OpenDimensionsError(InputError):
         return OpenDimensionsError, (self.missing, self.path, self.names)
 
     def words(self, sizes: Mapping[str, int] | None) -> str:
-        """The message, with these sizes as an example; without an example if no sizes are known to work."""
+        """The error message with these sizes as an example; without an example if no sizes are known to work."""
         return f"{self.path}: {no_value(self.missing, sizes)} (the model has {', '.join(self.names)})."
 
 
@@ -60,7 +60,7 @@ def proposals(missing: Iterable[str]) -> Iterator[dict[str, int]]:
 
 
 def no_value(missing: Mapping[str, str], sizes: Mapping[str, int] | None) -> str:
-    """Words for all dimensions without a value, by the first input that has each, with example values.
+    """Error message for dimensions without a value, from the first input of each dimension and example values.
 
     Examples
     --------

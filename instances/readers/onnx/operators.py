@@ -369,7 +369,7 @@ class Scope:
     live : list of LiveNode
         In the order of the file.
     places : list of int
-        Number of each of them among all nodes of the graph.
+        Index of each live node among all nodes of the graph.
     wanted : set of str
         Tensors that some live node reads, or that are outputs of the graph.
     weights : dict of str to TensorType or None
@@ -430,7 +430,7 @@ class Scope:
             self._note_weight(tensor.name)
 
     def _visit(self, node: NodeProto) -> LiveNode | None:
-        """Keep a node that depends on an input; of another one note that its outputs are constant."""
+        """The live node if a node depends on an input; else None, and its outputs are noted as constant."""
         names = [*dict.fromkeys(name for name in (*node.input, *captured(node)) if name)]
         reads = tuple(name for name in names if self._origins.get(name) is None)
         bodies = subgraphs(node)
@@ -480,7 +480,7 @@ def tensor_type(element: int, dims: Sequence[int]) -> TensorType | None:
 
 
 def _operands(node: NodeProto) -> Sequence[str]:
-    """Inputs that are data; of a view the first input alone, as the others describe the shape."""
+    """Names of the inputs that are data: for a view the first input alone, as the others describe the shape."""
     return node.input[:1] if is_view(node.op_type, node.domain) else node.input
 
 

@@ -77,7 +77,7 @@ def _functions(model: ModelProto, times: Mapping[int, float]) -> list[tuple[str,
 def _operators(model: ModelProto, home: Mapping[str, str]) -> list[str]:
     """For each node of an optimised model, the first output of its original operator; "" if unknown.
 
-    `home` has it for outputs of operators; nodes within a function are found by who reads them.
+    `home` maps outputs of operators to the first output; nodes within an expanded function get that of their reader.
     """
     operators, readers = list[str](), dict[str, str]()
     for node in reversed(model.graph.node):
@@ -87,7 +87,7 @@ def _operators(model: ModelProto, home: Mapping[str, str]) -> list[str]:
 
 
 def _profile(model: ModelProto, path: str | Path) -> dict[int, float]:
-    """Shortest time of each node, by number, which becomes its name; nodes without a kernel are missing."""
+    """Shortest time of each node by its index [s]; nodes without a kernel are missing. Nodes are renamed in place."""
     import onnxruntime
 
     for number, node in enumerate(model.graph.node):

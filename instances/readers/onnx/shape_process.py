@@ -1,4 +1,4 @@
-"""A process that finds shapes by means that may fail.
+"""Process that infers the shapes of a model by methods that may crash.
 
 Its arguments are the way, a model without weights, where to put the answer, the model itself, and dimensions. It
 writes the model with more types to OUT, or ends with an error.

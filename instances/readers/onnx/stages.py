@@ -172,7 +172,7 @@ class _Cutter:
         return OnnxStage(block, model, tuple(zip(specs, senders, strict=True)), tuple(outputs))
 
     def _earlier(self, name: str, i: int, block: int) -> int:
-        """The block of a producer; refused if it is later than the block that reads it."""
+        """Block of node `i`, the producer of a tensor; refused if it is later than the block that reads the tensor."""
         if self._home[i] > block:
             raise InputError(
                 f"stage {block} reads '{name}' of the later stage {self._home[i]}; the partition is of another model."
@@ -192,7 +192,7 @@ class _Cutter:
         return block
 
     def _loose_ends(self, block: int) -> list[str]:
-        """An output for a block that sends nothing: a result that none of its nodes reads."""
+        """Name of an output for a block that sends nothing: preferably a result that none of its nodes reads."""
         names = [name for i in self._blocks[block] for name in self._nodes[i].output if name]
         read = {name for i in self._blocks[block] for name in _reads(self._nodes[i])}
         return [name for name in names if name not in read][:1] or names[:1]

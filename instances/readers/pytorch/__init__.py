@@ -1,1 +1,1 @@
-"""Programs of PyTorch."""
+"""Graphs and stages of PyTorch modules and exported programs."""

@@ -1,4 +1,4 @@
-"""Graphs of exported PyTorch programs: who reads what, and at which cost."""
+"""Operators of exported PyTorch programs: the tensors that they read and write, and their costs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Dataflow:
         self.outputs = [output for output in dict.fromkeys(created) if output.readers or output in returned]
 
     def inputs(self, node: Node) -> Iterator[tuple[Node, int]]:
-        """Producers that an operator reads, with bytes; of an expanded tensor only the bytes stored."""
+        """Input nodes of an operator with the bytes read from each; of an expanded tensor only the stored bytes."""
         for source in node.all_input_nodes:
             sizes = [origin.bytes for origin in self.origins(source) if origin is not None]
             size = sum(bytes_of(tensor, source) for tensor in tensors_of(source.meta.get("val")))
@@ -130,7 +130,7 @@ class Dataflow:
         return part
 
     def _part(self, whole: Any, value: Any, node: Node) -> Any:
-        """A smaller output where a view contains only a part of the tensor."""
+        """The output `whole`, or a smaller output of the same producer where a view has only a part of its bytes."""
         if isinstance(whole, Output) and (size := bytes_of(value, node)) < whole.bytes:
             return Output(whole.producer, size)
         return whole
@@ -173,7 +173,7 @@ def _calls(node: Node) -> list[str]:
 
 
 def calls_elsewhere(flow: Dataflow) -> dict[str, list[str]]:
-    """Nodes of a module that another module than its parents called, with the callers."""
+    """Nodes in modules called from outside their parents, with the paths of the modules in whose calls they run."""
     calls = {label(node): _calls(node) for node in flow.operators}
     return {name: chain for name, chain in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(chain))}
 
@@ -185,7 +185,10 @@ def input_readers(flow: Dataflow) -> list[str]:
 
 
 def weights_elsewhere(program: ExportedProgram, flow: Dataflow) -> dict[str, str | None]:
-    """Weights of modules that contain modules, or that no operator reads; each with its first reader, or None."""
+    """Weights of modules that contain modules, or of which no operator reads a weight.
+
+    Each comes with the label of its first reader, or None.
+    """
     names = [label(node) for node in flow.operators]
     readers = {weight.name: weight.readers for weight in flow.weights}
     holders = {names[v].rpartition(".")[0] for nodes in readers.values() for v in nodes} - {""}

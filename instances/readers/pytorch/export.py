@@ -1,4 +1,4 @@
-"""Export of PyTorch modules to graphs, and errors of torch.export in a line."""
+"""Export of PyTorch modules to graphs, with errors of torch.export as a single line."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> Computation
     ----------
     path : path of a ``.pt2`` file
     device : Device
-        What the operators run on.
+        Device for which the operators are priced.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def trace(
     device, name, sizes
         As of `from_exported_program`.
     observe : bool
-        Whether the program is run once on the example inputs, to see those that are not given.
+        Whether the program is run once on the example inputs, to measure the sizes that are not given.
 
     Raises
     ------
@@ -195,13 +195,13 @@ def from_exported_program(
     ----------
     program : torch.export.ExportedProgram
     device : Device
-        What the operators run on.
+        Device for which the operators are priced.
     name : str
-        What the network is called.
+        Name of the network.
     sizes : mapping, optional
         Values of sizes that depend on values of tensors, by their names.
     example : tuple, optional
-        Inputs by place and by name on which the program is run once, to see sizes that are not given.
+        Positional and keyword inputs on which the program is run once, to measure sizes that are not given.
 
     Returns
     -------

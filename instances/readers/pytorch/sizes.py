@@ -1,4 +1,4 @@
-"""Sizes of an exported program that depend on values, such as the tokens of an expert: given, or seen on one input."""
+"""Sizes of an exported program that depend on values, such as tokens of an expert: given, or measured on one input."""
 
 from __future__ import annotations
 
