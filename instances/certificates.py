@@ -21,7 +21,7 @@ ANSWER_FORMAT = "mtpp-answer/1"
 #: Solvers that a certificate may name; others could be programs of a stranger.
 SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp-sat")
 
-#: The problems, whose bounds have methods of their own; those of partitions over kinds of devices are others.
+#: The problems; each has its own methods for bounds, and partitions over several kinds of devices have others.
 PARTITION, KINDS, PLAN, TRAIN, PLACE, FLOW, SERVE = "partition", "kinds", "plan", "train", "place", "flow", "serve"
 DEPLOY = "deploy"
 

@@ -95,7 +95,7 @@ class Deadline:
     Parameters
     ----------
     end : float
-        Of `CLOCK`; infinite by default.
+        Moment of `CLOCK` [s]; infinite by default.
     interrupted : threading.Event
         Ends the work when it is set. Shares of a deadline have the event of the whole.
     """

@@ -6,7 +6,7 @@ Server h sends through a port ``out_h`` and receives through a port ``in_h``, ea
 half-duplex card has one port for both. What stays inside a server uses no port. Operation k that moves
 :math:`v_{k,p}` bytes through port p loads it for :math:`ℓ_{k,p} = v_{k,p} / B_p` seconds and takes :math:`τ_k`
 seconds alone, :math:`τ_k ≥ \max_p ℓ_{k,p}`. While operations share ports, k runs at a speed :math:`y_k ≤ 1`, and
-:math:`\sum_k ℓ_{k,p} / τ_k · y_k ≤ 1` at each port: `instances.planning.simulation` says which speeds.
+:math:`\sum_k ℓ_{k,p} / τ_k · y_k ≤ 1` at each port: `instances.planning.operations` says which speeds.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ class NetworkCards:
 
     @property
     def words(self) -> str:
-        """Description of the network in words."""
+        """Description of the network as a text."""
         return f"shared, one {'half' if self.half else 'full'}-duplex card a server"
 
     def ports(self, cluster: Cluster) -> Ports:

@@ -215,7 +215,7 @@ def _shortens(short: str, long: str) -> bool:
 # Defaults that a question rests on because nobody has given them: each is named where it is taken.
 
 
-# Words that the caller has left out, and what is assumed so far, word to text; None while nobody listens.
+# Parameters that the caller left out, and defaults so far, parameter to text; None outside of `assuming`.
 _listener: ContextVar[tuple[Container[str], dict[str, str]] | None] = ContextVar("listener", default=None)
 _OF_DIMS = "dims."
 #: Beginning of the sentence about all of them.

@@ -5,7 +5,7 @@ list of objects with `name`, `count`, either `speed` or both `peak_flops` and `m
 `memory` and `bandwidth`, null for no limit, and `price`; and perhaps `order`, free or fixed, and `rates`, a row a kind
 with the rate to each kind, null for no limit. A file ``/1`` is a table of k devices: it holds `speeds`, a list of k
 numbers, and, if wanted, `memories`, k numbers or null for no limit, and `rates`, k rows of k numbers, null for free
-communication; what a row says of its own device is not looked at. Of these, devices with the same speed, memory and
+communication; the entry of a row for its own device is ignored. Of these, devices with the same speed, memory and
 rates become one kind.
 """
 
@@ -53,9 +53,9 @@ class Kind:
     memory : float
         Memory of a device [bytes]; infinite where there is no limit.
     bandwidth : float, optional
-        Bytes per unit of work time in and out of a device, positive; None: that of all devices.
+        Bytes per unit of work time in and out of a device, positive; by default the bandwidth of all devices.
     price : float, optional
-        Of a device, such as dollars an hour, 0 or more; no cost of a partition depends on it.
+        Price of a device, such as dollars an hour, 0 or more; no cost of a partition depends on it.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class Machines:
         positive; never more than the bandwidth of either kind. By default a transfer takes its time by the bandwidth of
         each of both devices. Where there are rates no kinds become one.
     bandwidth : float
-        Of kinds that have none of their own [bytes per unit of work time].
+        Bandwidth of kinds that have none of their own [bytes per unit of work time].
 
     Raises
     ------
@@ -182,7 +182,7 @@ class Machines:
     def platform(self, k: int | None, activation_buffer: float | None, fit: bool) -> Platform:
         """The platform of k blocks, by default one for each device.
 
-        Of devices that are alike, bandwidth and memory are theirs; otherwise the bandwidth is that of kinds without
+        For devices that are alike, bandwidth and memory are theirs; otherwise the bandwidth is that of kinds without
         one, and the memory the largest.
 
         Raises
@@ -355,7 +355,7 @@ def devices_of_text(text: str) -> Machines | None:
 
 
 def read_kinds(path: str | Path, memory: float = math.inf, order: str = "free") -> Machines:
-    """Read a file of devices; `memory` is that of kinds without one, `order` that of devices of a table.
+    """Read a file of devices; `memory` is the default for kinds without one, `order` the order of devices of a table.
 
     Raises
     ------

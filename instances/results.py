@@ -142,7 +142,7 @@ class Moment:
     """State of knowledge at a moment of a run."""
 
     method: str  # at work
-    began: float  # seconds from the begin of the run to that of the method's turn, by the clock of time limits
+    began: float  # seconds from the start of the run to the start of the method's turn, by the clock of time limits
     seconds: float  # since the begin of the run, by that clock
     cpu_seconds: float  # of processors since then, of solvers that are programs once they have ended
     cost: float | None = None  # of the best answer

@@ -42,7 +42,7 @@ class FlowAnswer(Displayed):
     interval : (n, 2) integers
         First layer and the one behind the last of each device; equal where it holds none.
     group : (n,) integers, optional
-        Of questions with steps: number of the group of each device. Requests stay in a group, whose devices step
+        Number of the group of each device, only for questions with steps. Requests stay in a group, whose devices step
         together; by default all devices are one.
 
     Raises
@@ -156,7 +156,7 @@ class FlowAnswer(Displayed):
 
     @property
     def measures(self) -> dict[str, str]:
-        """The flow, and the batches that take turns for it, in words."""
+        """The flow, and the batches that take turns for it, as texts by label."""
         waiting = {"in flight": "; ".join(map(str, self.turns))} if self.turns else {}
         return {"flow": figures(self.flow, "requests/s"), **waiting}
 

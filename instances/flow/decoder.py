@@ -28,7 +28,7 @@ _TERMS = ("phase", "context", "batch", "element_bytes", "kv_bytes")
 
 @dataclass(frozen=True, eq=False)
 class DecoderLayers:
-    """Memory and time that layers of a decoder need; of c consecutive layers those of the most demanding c."""
+    """Memory and time that layers of a decoder need; for c consecutive layers, the most that any c need."""
 
     stack: LayerStack
     batch: int
@@ -84,12 +84,12 @@ def flow_of_decoder(
     Parameters
     ----------
     graph : ComputationGraph
-        Of operators, priced for the largest batch.
+        Graph of operators, with works and bytes for the largest batch.
     devices : Devices
         The rates between kinds, or the bandwidths of both, limit what passes from one device to another; the bandwidth
         of a device limits all that enters it, and all that leaves it, source and sink included.
     bandwidth : float
-        Of kinds that state none [bytes/s].
+        Bandwidth of kinds that state none [bytes/s].
     work : callable
         Works of the operators on a device of a kind with a batch, (n,) [s].
     in_flight : int, optional

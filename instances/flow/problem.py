@@ -56,8 +56,8 @@ class FlowInstance(QuestionRecord):
     kind : (n,) integers
         Kind of each device.
     capacity : (T, L + 1) floats
-        Requests per second of a device of each kind that holds so many layers; 0 where it cannot, and for none. With
-        `steps` they follow from them, and are the most.
+        Requests per second of a device of each kind, by number of layers; 0 for none, and where it cannot hold them.
+        With `steps` they follow from the steps, as the largest.
     rates : (n + 2, n + 2) floats
         Requests per second that each link carries, 0 without one; the last two rows and columns are source and sink.
     published : mapping of int to (int, int), optional
@@ -65,7 +65,7 @@ class FlowInstance(QuestionRecord):
     longest_path : int, optional
         Devices that a request may pass, at least 1; by default all.
     steps : Steps, optional
-        Of a decoder whose sequences hold their caches between their turns.
+        Steps of a decoder whose sequences hold their caches between their turns.
 
     Raises
     ------
@@ -464,11 +464,11 @@ class Steps:
     sizes : (B,) integers
         Sequences that a step may be of, ascending.
     slots : (T, L + 1) integers
-        Sequences whose caches a device holds beside so many layers.
+        Sequences whose caches a device holds beside a number of layers.
     seconds : (T, L + 1, B) floats
         Time of a step; infinite where there is none.
     port : (T,) floats
-        Sequences per second that enter a device, or leave it.
+        Sequences per second that can enter a device, and that can leave it.
     in_flight : int, optional
         Batches in flight; by default any number.
 
@@ -501,7 +501,7 @@ class Steps:
             raise InputError(f"in_flight is {self.in_flight}; give 1 or more batches.")
 
     def least_in_flight(self, devices: int) -> int | None:
-        """Fewest batches in flight with which so many devices on a path may hold all layers; None without any."""
+        """Fewest batches in flight with which this many devices on a path may hold all layers; None without any."""
         numbers = range(1, devices + 1) if self.in_flight is None else (self.in_flight,)
         layers = np.arange(self.slots.shape[1])
         for m in numbers:
@@ -511,7 +511,7 @@ class Steps:
         return None
 
     def capacity(self, in_flight: int, low: float = 0.0, high: float = math.inf) -> FloatArray:
-        """(T, L + 1) most sequences per second with so many batches in flight and a tick from `low` to `high`."""
+        """(T, L + 1) most sequences per second with `in_flight` batches and a tick from `low` to `high` [s]."""
         fits = (self.sizes <= (self.slots // in_flight)[:, :, None]) & (self.seconds <= min(high, _LARGEST))
         rates = np.where(fits, self.sizes / np.maximum(self.seconds, low), 0.0).max(axis=2)
         rates[:, 0] = 0.0
@@ -526,6 +526,6 @@ class Steps:
         return largest
 
     def ticks(self, in_flight: int) -> FloatArray:
-        """Ticks for which a step ends just in time, ascending; any other one is no better than the next shorter one."""
+        """Ticks at which a step ends just in time, ascending; other ticks are no better than the next shorter."""
         fits = (self.sizes <= (self.slots // in_flight)[:, :, None]) & (self.seconds < math.inf)
         return np.unique(self.seconds[:, 1:][fits[:, 1:]])

@@ -18,10 +18,10 @@ from instances.partitioning.constraints import BlockRules
 
 # Paths of blocks over kinds of devices, compiled by numba.
 #
-# A path leads over places 0 to m, each step to a later place and with a device of some kind. A state is how many
-# devices of each kind are used, one number in mixed radix; for each the places that steps below a goal can reach are
-# bits. Costs need not grow with steps, and may depend on the state from which a step leads. Places are positions in an
-# order (searches) or ideals of the graph (bounds).
+# A path leads over places 0 to m; each step, a block, leads to a later place and takes a device of some kind. A state
+# is the number of used devices of each kind, as one number in mixed radix; for each state the places that steps within
+# a goal can reach are bits. Costs need not grow with blocks, and may depend on the state from which a step leads.
+# Places are positions in an order (searches) or ideals of the graph (bounds).
 
 
 _WORD = 64
@@ -186,15 +186,15 @@ def best_sequence(costs: FloatArray, sequence: IntArray) -> tuple[float, IntArra
 
 # Paths of blocks over kinds of devices with a rate for each pair of kinds; compiled by numba.
 #
-# A block receives at the rate from the kind of the block before, and sends at that to the kind of the block behind. Of
-# layers in a row that is so, as each layer is read by the next one alone. A state is how many devices are used, as in
-# `counted_paths`, the kind of the last block, and the one that is announced for the next; for each the places that
-# blocks below a goal can reach are bits. In a fixed order a state is the number of devices that are passed.
+# A block receives at the rate from the kind of the block before it, and sends at the rate to the kind of the block
+# after it, as layers in a row do: each layer is read by the next alone. A state has the number of used devices of each
+# kind, as above, the kind of the last block, and the kind announced for the next; for each state the places that blocks
+# within a goal can reach are bits. In a fixed order the number of passed devices replaces the numbers of used ones.
 
 
 # Operations for one goal, and words of bits, that are few enough.
 _MOST_RATED_WORK, _MOST_RATED_WORDS = 2**33, 2**26
-# Up to this difference, relative, goals are halved; then the cost of each path that is found is the next one.
+# Above this relative gap goals bisect it; below, the next goal is just less than the cost of the last path.
 _NEAR = 1e-3
 
 
@@ -438,10 +438,10 @@ def _trace_rated(
 
 # Paths of blocks over kinds of devices where some nodes have windows; compiled by numba.
 #
-# Blocks lie in places 0 to k - 1 in their order, and between them places may be empty. A block may be in the places
-# from the latest first to the earliest last one of its nodes. Whoever has passed fewer places has no fewer left, so
-# that for the devices that are used, as in `counted_paths`, and each position the least number of places that are
-# passed says all. In a fixed order place d is device d, and no devices are counted.
+# Blocks lie in device slots 0 to k - 1 in their order, and slots between them may be empty. The window of a block goes
+# from the latest first slot of its nodes to the earliest last one. A path that has passed fewer slots has no fewer
+# left, so that for each state (numbers of used devices, as above) and position the least number of passed slots is
+# enough. In a fixed order slot d is device d, and no devices are counted.
 
 
 # Operations for one goal that are few enough.

@@ -55,7 +55,7 @@ class WholeBytes(NamedTuple):
     An overflow may be a small difference of large numbers, of which a sum of floats would leave nothing.
     """
 
-    unit: int  # so many to a byte
+    unit: int  # a power of two; sizes are multiples of 1 / unit byte
     tensors: NDArray[Any]  # (t,)
     params: NDArray[Any]  # (n,) parameters and states of each node
     shared: NDArray[Any]  # of each parameter with several users
@@ -156,7 +156,7 @@ def _peaks(graph: ComputationGraph, sizes: NDArray[Any], block: IntArray, order:
 
 #: Sums of bytes that are not exact may be off by this part of their largest term.
 BYTE_ROUNDING = 1e-12
-# First and last blocks of windows that are looked at, at the most.
+# Largest numbers of distinct first and of last blocks of windows that are checked.
 _MOST_ENDS = 64
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -197,7 +197,7 @@ class Infeasibility(NamedTuple):
 class Loads(NamedTuple):
     """Bytes that nodes hold and devices have room for, in whole numbers; nodes that must share a block are merged."""
 
-    unit: int  # so many to a byte
+    unit: int  # a power of two; sizes are multiples of 1 / unit byte
     group: IntArray  # (n,) merged node that holds each node
     params: NDArray[Any]  # (m,) parameters and states
     need: NDArray[Any]  # (m,) the most that one of its nodes reads and writes; the buffer is less room

@@ -255,7 +255,7 @@ class Partition(Displayed):
     def peaks(self) -> FloatArray:
         """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order.
 
-        Of a question by need, the largest need of a node.
+        For a question by need, the largest need of a node.
         """
         buffer = self.instance.activation_buffer
         if buffer is None and self.instance.by_need:
@@ -357,7 +357,7 @@ def _integers(values: ArrayLike, label: str) -> IntArray:
 
 
 def stages(partition: Partition) -> tuple[StageReport, ...]:
-    """The blocks that hold a node, in order: empty ones hold nothing, cost nothing and are left out."""
+    """A report on each block that holds a node, in order; empty blocks cost nothing and are left out."""
     names, bottleneck = partition.instance.graph.names, partition.bottleneck
     by_block = partition.order[np.argsort(partition.block[partition.order], kind="stable")]
     occupied, begin = np.unique(partition.block[by_block], return_index=True)
@@ -380,7 +380,7 @@ def stages(partition: Partition) -> tuple[StageReport, ...]:
 
 
 def crossings(partition: Partition) -> tuple[Crossing, ...]:
-    """The tensors that some other block reads than the one that makes them, by producer and output."""
+    """The tensors that are read outside the block that makes them, by producer and output."""
     graph, time = partition.instance.graph, partition.tensor_times
     tensors, home = graph.tensors, partition.block[graph.tensors.producer]
     crossing, entered = partition.transfers

@@ -211,7 +211,7 @@ class AnswerFile:
             Makes a platform of the number of blocks and of what the file says of bandwidth, memory, activation_buffer
             and fit; infinite numbers are infinite here.
         constraints : Constraints, optional
-            In place of those of the file.
+            Constraints in place of those of the file.
 
         Raises
         ------

@@ -112,7 +112,7 @@ class KernelArrays(NamedTuple):
 # they keep their order.
 
 
-# Nodes and tensors that are looked at in all blocks: some tenths of a second.
+# Largest number of steps of the searches in all blocks: some tenths of a second.
 _MOST_STEPS = 200_000
 
 

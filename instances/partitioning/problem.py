@@ -95,8 +95,8 @@ class Instance(GraphQuestion):
     name : str, optional
         By default the name of the graph.
     constraints : Constraints
-        Side constraints in node numbers. Over several kinds without least numbers of nodes; windows count places 0 to
-        k - 1, some of which may be empty.
+        Side constraints in node numbers. Over several kinds without least numbers of nodes; windows count device slots
+        0 to k - 1, some of which may be empty.
     need : (n,) floats, optional
         For merged nodes, the most that one of them read and wrote [bytes].
     by_need : bool
@@ -112,7 +112,7 @@ class Instance(GraphQuestion):
         Time of each node on a device of each kind; infinite where it cannot run there. By default the work of the graph
         over the speed of the kind. Of devices that are alike they become the work of the graph.
     activation_buffer, fit
-        As of `Platform`; a kind without a limit on its memory always fits.
+        As in `Platform`; a kind without a limit on its memory always fits.
 
     Raises
     ------
@@ -132,7 +132,7 @@ class Instance(GraphQuestion):
     graph: ComputationGraph
     machines: Machines
     k: int  # number of blocks
-    works: FloatArray | None  # as `work`; None: that of the graph, where devices are alike
+    works: FloatArray | None  # as `work`; None where devices are alike and the work of the graph holds
     activation_buffer: float | None
     fit: bool
     constraints: Constraints

@@ -54,7 +54,7 @@ class StageReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """A tensor that some other block reads than the one that makes it.
+    """A tensor that is read outside the block that makes it.
 
     Parameters
     ----------

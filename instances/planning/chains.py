@@ -216,7 +216,7 @@ def bert_chain(
     Returns
     -------
     LayerChain
-        Of `layers` + 3 layers.
+        Chain of `layers` + 3 layers.
 
     Raises
     ------
@@ -302,11 +302,11 @@ def simulation(
     Parameters
     ----------
     seed : int
-        Of the cluster.
+        Seed of the random cluster.
     between, servers
-        Of `random_cluster`.
+        As for `random_cluster`.
     layers, activation_scale
-        Of `bert_chain`.
+        As for `bert_chain`.
     """
     cluster = random_cluster(np.random.default_rng(seed), servers, between)
     return TrainingInstance(bert_chain(layers, activation_scale=activation_scale), cluster, microbatches)

@@ -43,7 +43,7 @@ def load_chain(path: str | Path, **options: Any) -> LayerChain:
     Parameters
     ----------
     **options
-        Of `load_graph`, for PipeDream profiles.
+        Options of `load_graph`, for PipeDream profiles.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def read_profile(path: str | Path, **options: Any) -> LayerChain:
     Parameters
     ----------
     **options
-        Of `load_graph`; with ``input_work="drop"`` the backward pass of Input nodes takes no time either.
+        Options of `load_graph`; with ``input_work="drop"`` the backward pass of Input nodes takes no time either.
 
     Raises
     ------

@@ -25,7 +25,7 @@ _LOGGED = (0, 1, 1, 2)
 
 
 class Log(NamedTuple):
-    """Start and end of what has run, -1 where nothing has [s]; and in which order the groups took their passes."""
+    """Start and end of each operation, -1 if it has not run [s]; and the order in which groups ran their passes."""
 
     start: FloatArray  # (3, S, M): forward passes, backward passes or their first parts, their second parts
     end: FloatArray

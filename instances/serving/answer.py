@@ -146,7 +146,7 @@ class ServedChain:
 
     @property
     def words(self) -> str:
-        """Stages in words, such as "H100 tp4 40, H100 tp4 40"."""
+        """Stages as a text, such as "H100 tp4 40, H100 tp4 40"."""
         servers = self.question.servers
         return ", ".join(f"{servers[s.servers].kind} tp{s.degree} {s.end - s.first}" for s in self.chain.stages)
 
@@ -273,13 +273,13 @@ class Deployment(Displayed):
 
     @property
     def words(self) -> str:
-        """Chains in words, such as "2 x H100 tp4 80"."""
+        """Chains as a text, such as "2 x H100 tp4 80"."""
         rows = [(f"{count} x " if count > 1 else "") + f"{pool}{chain.words}" for pool, chain, count in self.pools]
         return "; ".join(rows)
 
     @property
     def measures(self) -> dict[str, str]:
-        """The rate and times in words."""
+        """The rate and times as texts by label."""
         return {
             "rate": figures(self.rate, "tokens/s"),
             "tpot": figures(self.tpot, "s"),

@@ -84,9 +84,9 @@ class StageTables:
     time : (T, D, L + 1) integers
         Sums over the layers before each; the head belongs to the last one.
     visit : int
-        Of each visit.
+        Time of each visit of a stage.
     hops : (T, 2) integers
-        Of receiving within servers of each type, and from another one.
+        Time to receive activations within servers of each type, and from another server.
     """
 
     time: IntArray

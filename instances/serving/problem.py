@@ -59,16 +59,16 @@ class Constants:
     flops, bytes, switch, slot : float
         Parts of peaks and rates that are reached: of products, of memory, of links through a switch, and through slots.
     latency : float
-        Of a message between devices, and of each doubling in an all-reduce [s].
+        Time of a message between devices, and of each doubling in an all-reduce [s].
     visit, sequence : float
-        Of a visit of a stage, and more for each sequence [s].
+        Time of a visit of a stage, and additional time for each sequence [s].
     keep : float
         Part of the memory that may be filled.
     reserve : float
         Bytes of a device beside weights and caches.
     first, prompt, wait : float
-        Of the first token of a prompt: seconds, and multiples of the time that the prompt takes in all stages and of
-        the time from token to token, for which steps of other sequences keep it waiting.
+        Time of the first token of a prompt: seconds, and multiples of the time that the prompt takes in all stages and
+        of the time from token to token, for which steps of other sequences keep it waiting.
     """
 
     flops: float = 0.648
@@ -97,7 +97,7 @@ class DeploymentInstance(QuestionRecord):
     between : float
         Rate between two servers [bytes/s].
     input, output : int
-        Tokens of a prompt and of what follows it, in the mean.
+        Mean number of tokens of a prompt, and of the output that follows it.
     weights, kv : str
         Widths of weights and of caches, of `WEIGHTS` and `CACHES`.
     reserve : {"full", "mean"}
@@ -278,7 +278,7 @@ class DeploymentInstance(QuestionRecord):
         return 1 if self.objective == "latency" else max(1, min(self.model.layers, stages))
 
     def patience(self, cycle: int) -> int:
-        """Longest allowed time of a prompt if a token takes `cycle`; negative if none is [10^-12 s]."""
+        """Longest allowed time of a prompt if a token takes `cycle`; negative if no time is allowed [10^-12 s]."""
         if self.ttft == math.inf:
             return ENDLESS
         waiting = Fraction(self.ttft) - Fraction(self.constants.first)
@@ -286,7 +286,7 @@ class DeploymentInstance(QuestionRecord):
         return min(ENDLESS, math.floor(rest / Fraction(self.constants.prompt)))
 
     def slowest_cycle(self, prompt: int) -> int:
-        """Longest allowed time of a token if a prompt takes `prompt`; negative if none is [10^-12 s]."""
+        """Longest allowed time of a token if a prompt takes `prompt`; negative if no time is allowed [10^-12 s]."""
         if self.ttft == math.inf or not self.constants.wait:
             return self.longest_cycle
         waiting = (Fraction(self.ttft) - Fraction(self.constants.first)) * PICO

@@ -25,17 +25,17 @@ class Servers:
     devices, count : int
         Devices of a server, and servers.
     peak_flops : float
-        Of 16-bit products of a device [1/s].
+        Peak rate of 16-bit products of a device [1/s].
     memory_bandwidth, memory : float
-        Of a device [bytes/s], [bytes].
+        Memory bandwidth [bytes/s] and memory [bytes] of a device.
     within : float
         Rate between two devices of the server, one direction [bytes/s].
     switched : bool
         Whether devices are linked by a switch of their own, such as NVLink, and not by the slots of the server.
     eight, four : float
-        Peaks of products of 8 and of 4 bits as multiples of that of 16.
+        Peak rates of 8-bit and 4-bit products as multiples of `peak_flops`.
     price : float, optional
-        Of a server for an hour.
+        Price of a server for an hour.
 
     Raises
     ------

@@ -170,7 +170,7 @@ class ConfiguredChain(Displayed):
                     f"{printable(layer.kind)}, but have other configurations; give them other kinds."
                 )
             if first is not layer:
-                vars(layer)["_by_degrees"] = first._by_degrees  # found once for many layers
+                vars(layer)["_by_degrees"] = first._by_degrees  # computed once for many layers
                 continue
             for degrees in self.degrees:
                 if not layer.modes(degrees):

@@ -50,7 +50,7 @@ class Estimate:
     fused : bool
         Whether attention is one kernel.
     routing : Routing
-        Of tokens to experts.
+        Routing of tokens to experts.
     modes : tuple of str
         What layers may recompute.
     """
@@ -177,7 +177,7 @@ class Calibration:
     name, device, dtype, runtime, software : str
     constants : Constants
     covariance : 7 rows of 7 floats
-        Of the logarithms of the constants in their order.
+        Covariance of the logarithms of the constants, in their order.
     sigma : float
         Standard deviation of the logarithm of a step.
     steps : tuple of FittedStep

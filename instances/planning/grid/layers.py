@@ -66,11 +66,11 @@ class Clockwork:
     link : float
         Bandwidth to the other devices of its server [bytes/s].
     constants : Constants
-        Of the type of numbers; `gemm` is that of 16-bit products unless `eight`.
+        Constants of the type of numbers; `gemm` holds for 16-bit products unless `eight` is given.
     eight : float, optional
         Part of the 8-bit peak that products of layers reach, whose inputs are made of 16 bits first.
     longer : float
-        By which all times are multiplied, as that of a step on many devices.
+        Factor on all times, such as for a step on many devices.
     """
 
     device: Accelerator

@@ -63,7 +63,7 @@ def place(count: int, size: int, widths: tuple[int, ...], pipelines: int, placin
     count, size : int
         Servers and their devices.
     widths : (S,) integers
-        Devices of a stage of one pipeline, which lie in one server, or are all those of several.
+        Devices of a stage of one pipeline, which lie in one server, or fill several servers.
     pipelines : int
     placing : str
         One of `PLACINGS`.
@@ -423,7 +423,7 @@ class GridPlan(Displayed):
         return ["stage", "first layer", "last layer", "tp", "time [s]"], rows
 
 
-# Plans in a grid as JSON.
+# Plans with degrees of parallelism as JSON.
 
 
 def grid_document(plan: GridPlan) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from instances.planning.grid.configurations import (
 from instances.planning.problem import LARGEST
 from instances.records import By, Limit
 
-# Question of training in a grid: layers with configurations, equal servers, and the samples of a step.
+# Question of training with degrees of parallelism: layers with configurations, equal servers, samples of a step.
 
 
 _MOST_DEVICES, _MOST_SAMPLES = 32_768, 1_000_000
@@ -149,7 +149,7 @@ class GridInstance(QuestionRecord):
     global_batch : int
         Samples of a step, G.
     memory : float
-        Of a device [bytes].
+        Memory of a device [bytes].
     state_bytes : StateBytes
     update_time : float
         Time of the optimizer for each number that a device updates [s].

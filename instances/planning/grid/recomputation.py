@@ -20,9 +20,9 @@ from instances.planning.grid.problem import GridInstance
 
 # The least time that it takes to fit consecutive layers into memory by recomputing some of them.
 #
-# What layers may recompute are points (bytes kept, time); those of several layers add up, and only sums that no other
-# beats in both matter, their front. A cap on the memory in which a layer recomputes leaves out ways with more; each cap
-# has fronts of its own. A front of more than `_MOST` points is made smaller by pairs of neighbours that become one
+# Ways to recompute are points (bytes kept, time); points of several layers add up, and only sums that no other sum
+# dominates matter, the Pareto front. A cap on the memory in which a layer recomputes leaves out ways with more; each
+# cap has fronts of its own. A front of more than `_MOST` points is made smaller by pairs of neighbours that become one
 # point with the smaller of both values each: then times are bounds, never too long.
 
 

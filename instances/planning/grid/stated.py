@@ -10,7 +10,7 @@ from instances.json_files import Value
 from instances.planning.grid.problem import GridInstance
 from instances.records import Named
 
-# Plans in a grid as raw records: what a file states, nothing of it checked.
+# Plans with degrees of parallelism as raw records: statements of a file, none of them checked.
 
 
 class Rank(NamedTuple):
