@@ -48,7 +48,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("instances", "heuristics", "mtpp_models", "mtpp/verification")
 
-#: A file with the first has a kernel, and one with the second a tuple that kernels may take.
+#: A file with the first text has a kernel, and a file with the second a named tuple that kernels may take.
 _MARKS = (b"import compiled", b"NamedTuple")
 _IMPORT = re.compile(rb"^ *from ([\w.]+) import", re.MULTILINE)
 
@@ -58,7 +58,7 @@ CODE = ".code"
 #: Its presence beside the code says that all of it is there; it holds what the code was made for.
 _STAMP = "complete"
 
-#: Whoever compiles claims the kernel and its types in this file beside the code.
+#: File beside the code in which a process that compiles claims a kernel and its types.
 _CLAIMS = "claims"
 
 #: Processor of code that runs on all of an architecture; ``NUMBA_CPU_NAME`` takes it.
@@ -124,7 +124,7 @@ def compiled(
 
 
 def _called_with_types(template: Callable[..., Any], args: Iterable[Any], kws: Mapping[str, Any]) -> Any:
-    """Signature of a call by another kernel, as numba asks for it; a constant has the type of all its kind."""
+    """Signature of a call by another kernel, for numba; constants take their general type, not a literal one."""
     return template([types.unliteral(kind) for kind in args], {name: types.unliteral(kws[name]) for name in kws})
 
 

@@ -90,7 +90,7 @@ def assumed_device(**given: float) -> Device:
 # Platform: k equal devices in a row.
 
 
-#: The most blocks of a question.
+#: Largest number of blocks of a question.
 MOST_BLOCKS = 10**6
 
 

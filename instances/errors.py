@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 # Characters of a message.
 _LONGEST = 1000
-# That are compared with a misspelled name, at most: both may come from a file.
+# Largest number of names that are compared with a misspelled name: both may come from a file.
 _MOST_LETTERS = 10_000_000
 
 
@@ -67,7 +67,7 @@ def _as_parameter(name: str, value: object) -> str:
     return name if value is None else f"{name}={value!r}"
 
 
-#: Spells a word of the caller: takes its name and the value that it was given, None for the word alone.
+#: Writes a parameter as the caller does: takes its name and its value, None for the name alone.
 spelling: ContextVar[Callable[[str, Any], str]] = ContextVar("spelling", default=_as_parameter)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
 STATED = "stated"
-#: After the name of a model: its linear relaxation.
+#: Suffix of the name of a model that stands for its linear relaxation.
 LP_SUFFIX = ":lp"
 _ROUNDING = 1e-9
 
@@ -123,7 +123,7 @@ A = TypeVar("A", bound=Answer, default=Partition)
 
 #: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
 PROOF_TOLERANCE = 1e-6
-#: Moments of a run that are kept.
+#: Largest number of moments of a run that are kept.
 MOST_MOMENTS = 1000
 
 

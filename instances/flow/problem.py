@@ -31,7 +31,7 @@ from instances.records import Floats, Ints, read, written
 
 
 _MOST_DEVICES, _MOST_LAYERS = 256, 4096
-# Sums and quotients of numbers in this range do not overflow.
+# Range of numbers, whose sums and quotients do not overflow.
 _LEAST, _LARGEST = 1e-30, 1e30
 #: Terms of questions that state capacities.
 WITHOUT_WAITING = "capacities without the caches of waiting sequences"
@@ -449,7 +449,7 @@ def _published(value: Value, devices: list[str]) -> dict[int, tuple[int, int]]:
 # passes between devices, take no time of a tick; links limit the sequences a second.
 
 
-#: Of a step, or of a device.
+#: Largest number of sequences of a step, or of a device.
 MOST_SEQUENCES = 10**9
 
 

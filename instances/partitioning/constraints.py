@@ -22,13 +22,13 @@ from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
 
 #: A node by number or by name, or several by a pattern such as ``/model/layers.7/*``.
 NodeName = int | str
-#: The block of a name, or its first and last one.
+#: By name of a node, its block, or its first and last block.
 Windows = Mapping[NodeName, int | Sequence[int]] | Iterable[tuple[NodeName, int | Sequence[int]]]
 
-# Names that patterns look at, and nodes that names stand for, at the most, all of them together.
+# Largest numbers of names that all patterns are compared with, and of nodes that all names stand for.
 _MOST_MATCHES, _MOST_NODES = 20_000_000, 10_000_000
 _SHOWN = 60
-# A name without any of them is no pattern.
+# Characters of patterns; a name without any of them is no pattern.
 _WILDCARDS = frozenset("*?[")
 
 

@@ -33,7 +33,7 @@ from instances.partitioning.memory import block_peaks, largest_needs, overflow_b
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Crossing, StageReport
 
-#: In place of the kind of a block without nodes.
+#: Stands for the kind of a block without nodes.
 IDLE = -1
 
 
@@ -175,7 +175,7 @@ class Partition(Displayed):
         return transfers(self.instance.graph, self.block, self.instance.k)
 
     def _rates_between(self, sender: IntArray, reader: IntArray) -> FloatArray:
-        """Bytes per unit of time at which each of some blocks reads from another, one for each pair."""
+        """Rates at which block `reader` reads from block `sender`, for each pair [bytes per unit of time]."""
         if self.instance.rates is not None:
             return self.instance.rates[self.kind[sender], self.kind[reader]]
         return np.array(self.instance.bandwidths)[self.kind[reader]]

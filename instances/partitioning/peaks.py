@@ -104,7 +104,7 @@ class KernelArrays(NamedTuple):
         )
 
 
-# Orders in which blocks hold less at a time.
+# Orders of least peak memory within blocks.
 #
 # The peak of a block depends on the order in which it runs its nodes, and to find the least one is NP-hard. Here the
 # sets of nodes that may have run are searched, from the empty one node by node, those with the least peak on the way
@@ -149,7 +149,7 @@ def with_least_peaks(partition: Partition) -> Partition:
 def least_peak_order(graph: ComputationGraph, nodes: list[int], max_steps: int = _MOST_STEPS) -> LeastPeak:
     """Order of a block's nodes with the least peak memory, by a search of at most `max_steps` steps.
 
-    A step is a node that may join a set, or a tensor that it touches; to look through all nodes takes some, too.
+    A step is a node that may join a set, or a tensor that the node touches; a scan of all nodes counts as steps, too.
     """
     scan = 1 + len(nodes) // 8
     if scan * len(nodes) > max_steps:  # even one way to the whole block takes more

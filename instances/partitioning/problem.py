@@ -44,7 +44,7 @@ from instances.records import By, Floats, Limit, read, written
 
 # Whole numbers up to this are floats.
 _EXACT = 2.0**53
-# Nodes that are listed one by one in a few words.
+# Largest number of nodes that a short description lists one by one.
 _MOST_NODES = 8
 
 

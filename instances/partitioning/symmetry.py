@@ -24,8 +24,8 @@ from instances.partitioning.problem import Instance
 # Equal branches of a network: lists of nodes that can change places, such as experts or attention heads.
 #
 # Candidates are found by colours: numbers of nodes, refined by what they read and who reads them. From two nodes of one
-# colour a map grows along the neighbours that only one of them has. What is found is only a guess; each exchange is
-# then checked tensor by tensor, and what fails is left out.
+# colour a map grows along the neighbours that only one of them has. Such a map is only a guess; each exchange is then
+# checked tensor by tensor, and maps that fail are left out.
 
 
 # Nodes of the longest branch; neighbours that are looked at in all, some tenths of a second of work; and as how many of

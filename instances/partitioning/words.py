@@ -12,7 +12,7 @@ from instances.graph.questions import digest_of
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import Constraints
 
-# Constraints, and their characters, that are stated one by one.
+# Largest numbers of constraints, and of their characters, that are stated one by one.
 _MOST_RULES, _LONGEST_RULES = 8, 100
 
 

@@ -261,7 +261,7 @@ def family_graph(name: str) -> ComputationGraph | None:
 # Real networks to place, in training: those of Placeto's experiments, on a device of its time.
 
 
-#: As fast as that of the families, with the memory of a Tesla K80 [1/s, bytes/s].
+#: Device as fast as for the families, with the memory of a Tesla K80 [1/s, bytes/s].
 _DEVICE = Device(peak_flops=FLOPS, memory_bandwidth=240e9)
 _BATCH = 32
 

@@ -325,7 +325,7 @@ class Placement(Displayed):
 #   ended and rested.
 # - Nothing overtakes. So times are longest paths in the graph of nodes and transfers, without events or ties.
 #
-# Works, transfer times, rests and memory are those of `instances.placement.placement`.
+# Works, transfer times, rests and memory are as in the definition of plain placements above.
 
 
 #: A transfer: a tensor, then the devices that it serves; one, or with `broadcast` all that read the tensor elsewhere.

@@ -35,7 +35,7 @@ KINDS = "FBIW"
 
 #: A kind, a stage and a microbatch.
 Pass = tuple[int, int, int]
-#: Passes of each group, in the order in which it takes them.
+#: Passes of each group, in the order in which the group runs them.
 PassLists = tuple[tuple[Pass, ...], ...]
 Loads = dict[int, Fraction]
 #: `Orders.ahead_of_input` where the lists of passes hold.

@@ -25,7 +25,7 @@ from instances.records import By, Limit
 # Networks as chains of layers, the unit in which training pipelines are cut.
 
 
-#: Largest number of a question; products of several stay below the largest float.
+#: Largest number in a question, so that products of several are finite floats.
 LARGEST = 1e70
 
 #: Between the first and the last of what a name stands for.
@@ -271,7 +271,7 @@ def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
         document.fail(str(error))
 
 
-# Parts of questions of planning in a few words.
+# Short descriptions of parts of planning questions.
 
 
 def cluster_in_words(cluster: Cluster) -> list[str]:
@@ -303,7 +303,7 @@ def _network_in_words(network: NetworkCards | None) -> str:
 ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 _MOST_MICROBATCHES = 100_000
-#: Part of the memory that sums of bytes may be off.
+#: Relative rounding error of sums of bytes, as a part of the memory.
 _ROUNDING = 1e-9
 
 

@@ -17,7 +17,7 @@ from instances.records import By, Named
 #: Kinds of operations in ``starts`` and ``ends`` of a timed plan.
 MOMENTS = ("forward", "backward", "weights", "send", "receive", "allreduce")
 
-#: Of each kind of operation one row a stage, or channel, with one time a microbatch; None for what there is not.
+#: For each kind of operation, a row for each stage or channel with a time for each microbatch; None where missing.
 Moments = dict[str, tuple[tuple[float | None, ...], ...]]
 
 _PASS = re.compile(r"(0|[1-9]\d{0,8})([FBIW])(0|[1-9]\d{0,8})")

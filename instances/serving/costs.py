@@ -42,11 +42,11 @@ from instances.serving.model import LayerShape
 from instances.serving.problem import CHUNK, PICO, DeploymentInstance
 from instances.serving.servers import Servers
 
-#: Finer units of coefficients in a picosecond.
+#: Units of coefficients (10^-18 s) in a picosecond.
 FINE = 10**6
 ACTIVATION_BYTES = 2
 _FULL = 2**45  # bytes of a cache that no device has room for
-#: Part of the rate of slots that more devices reach, near (log2 t)^-0.05.
+#: Part of the rate of slots that t devices reach, near (log2 t)^-0.05.
 SLOTS = {t: Fraction(part, 1000) for t, part in {1: 1000, 2: 1000, 4: 966, 8: 947, 16: 933, 32: 923, 64: 914}.items()}
 
 

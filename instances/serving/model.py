@@ -9,7 +9,7 @@ from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.records import Ints
 
-#: What is wrong with a model that is no decoder, or has another head.
+#: Message about a model that is no decoder, or has another head.
 NO_TOKENS = "it predicts no tokens one after the other; give a decoder with its head"
 
 

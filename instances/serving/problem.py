@@ -26,9 +26,9 @@ from instances.serving.servers import Servers
 
 #: Picoseconds of a second.
 PICO = 10**12
-#: Tokens of prompts that a stage takes at once.
+#: Largest number of prompt tokens that a stage takes at once.
 CHUNK = 8192
-#: Bytes of a weight as it is stored, and bits of the numbers that it is multiplied as.
+#: By format of weights: bytes of a stored weight, and bits of the numbers in its products.
 WEIGHTS = {
     "bf16": (2.0, 16),
     "fp16": (2.0, 16),
@@ -37,7 +37,7 @@ WEIGHTS = {
     "fp4": (0.5625, 4),
     "int4": (0.53125, 16),
 }
-#: Bytes of a number of a cache.
+#: Bytes of a number in caches, by format.
 CACHES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
 OBJECTIVES = ("throughput", "latency", "cost")
@@ -46,7 +46,7 @@ RESERVES = ("full", "mean")
 PREFILLS = ("mixed", "pools", "none", "prompts")
 _MOST_TOKENS, MOST_BATCH = 10**7, 65536
 _FEWEST_OF_POOLS = 2
-#: In place of a time without a limit [10^-12 s].
+#: Stands for a time without a limit [10^-12 s].
 ENDLESS = 2**62
 
 

@@ -13,7 +13,7 @@ from instances.readers.huggingface.record import Decoder, LatentAttention
 from instances.readers.huggingface.weights import AFTER, BEFORE, Parts, Stored, other_sizes, stored_sizes
 from instances.serving.model import NO_TOKENS, LayerShape, ServedModel
 
-#: Bytes of a number of weights that are as they are multiplied.
+#: Bytes of a weight that is stored as it is multiplied, in 16 bits.
 _PLAIN = 2
 
 

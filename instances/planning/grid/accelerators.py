@@ -76,7 +76,7 @@ class Accelerator:
         check_one_of(f"generation of {self.name}", self.generation, _GENERATIONS)
 
 
-#: Of A100 and Megatron-LM.
+#: Constants of A100 with Megatron-LM.
 MEASURED_FIRST = Constants()
 _H100 = Constants(gemm=0.648, attention=0.505, tp_exposed=0.0)
 _SLOWER = 0.8  # of 500 watts in place of 700
@@ -85,10 +85,10 @@ _MEGATRON = {
     ("H100", "bf16"): _H100,
     ("H100", "fp8"): replace(_H100, gemm=0.570),
 }
-#: Attention of runtimes that are no Megatron, as a multiple of that, and what they move where nothing is compiled.
+#: Attention of other runtimes as a multiple of Megatron's, and `vector` where nothing is compiled.
 _OTHER_ATTENTION, _EAGER = 0.360 / 0.505, 2.03
 
-#: Runtimes whose constants were measured; the first is that of plans for no runtime.
+#: Runtimes whose constants were measured; the first stands for plans without a runtime.
 RUNTIMES = ("megatron", "torchtitan", "fsdp")
 #: Devices with measured steps of their own.
 MEASURED = ("A100-40", "A100-80", "H100-80", "H100-96")

@@ -26,7 +26,7 @@ from instances.planning.grid.problem import GridInstance, Servers
 from instances.planning.grid.transformer import Transformer
 from instances.records import read, written
 
-#: Of a transfer or an exchange between servers [s]; bytes that the optimizer moves for each number.
+#: Latency of a transfer or an exchange between servers [s]; bytes that the optimizer moves for each parameter.
 _LATENCY, UPDATE_BYTES = 20e-6, 42
 
 
@@ -124,10 +124,10 @@ class Estimate:
         return _EIGHT if self.dtype == "fp8" else _SIXTEEN
 
 
-#: Times of a model with other degrees on the same devices, relative to each other, are predicted as closely as that for
-#: four of five of the 87 pairs of published steps.
+#: Relative error within which the ratio of two times of a model, with different degrees on the same devices, is
+#: predicted for 80 % of the 87 pairs of published steps.
 ALIKE = 0.08
-#: As measured over the published steps.
+#: Standard deviations of the logarithm of measured over predicted time of published steps, and for other devices.
 _SIXTEEN, _EIGHT, _EXPERTS, _UNMEASURED = 0.06, 0.075, 0.12, 0.2
 
 #: Constants that measured steps move, with the standard deviations of their logarithms before any step.
@@ -142,9 +142,9 @@ _SPREADS = {
 }
 _GEMM_EIGHT = 0.12
 _LEAST_EXPOSED, _LEAST, _STEP, _ROUNDS = 0.05, 1e-12, 0.01, 4
-#: Of the standard normal distribution, for 80 %; how far a step may be from what all steps say together.
+#: Quantile of the standard normal distribution for 80 %; how far a step may be from the fit to all steps (logarithm).
 _EIGHTY, _CONTRADICTION = 1.28, 0.25
-#: No step is so many times longer or shorter than predicted.
+#: Steps are refused that are more than this factor longer or shorter than predicted.
 _ABSURD = 10.0
 
 

@@ -109,7 +109,7 @@ ANYWHERE, ACROSS, SPREAD = "anywhere", "across", "spread"
 # Times of all stages of a setting, as tables in which runs of the same layers have one entry.
 
 
-#: Steps of a kernel between two looks at the deadline; numbers that a table of times may hold.
+#: Steps of a kernel between two checks of the deadline; numbers that a table of times may hold.
 STEPS, _TIMES = 4_000_000, 1 << 27
 #: Steps to find the least recomputation.
 _SEARCH = 16
@@ -352,7 +352,7 @@ def _advance(
     s: int,
     i: int,
 ) -> tuple[int, int]:
-    """Fill in the fronts of some suffixes, s + 1 stages from layer i on first; return the next ones."""
+    """Fill in the fronts of some suffixes, from s + 1 stages with first layer i on; return the next s and i."""
     S, L, columns, P = fronts.back.shape
     K, T, H = columns - 1, len(costs.degrees), costs.tau.shape[0]
     least, least_forward, need = before_layers

@@ -26,14 +26,14 @@ from instances.planning.grid.problem import GridInstance
 # point with the smaller of both values each: then times are bounds, never too long.
 
 
-#: Points of a front at most; of all fronts, then of each at least; fronts at most, and those made at once.
+#: Largest sizes of a front and of all fronts, with a least size of each; most runs of layers, and runs at once.
 _MOST, _POINTS, _FEWEST = 256, 1 << 24, 8
 _RUNS, _RUNS_AT_ONCE = 1 << 21, 2048
-#: Numbers of layers that run each way, points of all kinds, and caps, up to which what layers recompute is searched.
+#: Limits of the search for modes: splits of layers into ways, points of all kinds, and caps.
 _SHARES, _CHOICES, _CAPS = 20_000, 4096, 8
 _T = TypeVar("_T")
 
-#: Numbers of layers of each kind that run each way: those of the last kind, behind those of the kinds before.
+#: Numbers of layers of each kind that run each way, as a linked list with the last kind first.
 _Chosen: TypeAlias = "tuple[_Chosen, tuple[int, ...]] | None"
 
 
@@ -250,7 +250,7 @@ def _front(points: Iterable[tuple[float, float, _T]], limit: int) -> list[tuple[
 # A question as plain arrays for one size of microbatches and one context and expert degree.
 
 
-#: Caps on the memory in which a layer recomputes.
+#: Largest number of caps on the memory in which a layer recomputes.
 _MOST_CAPS = 16
 
 
