@@ -156,10 +156,10 @@ def flow_methods(seed: int, *, search_only: bool = False) -> list[Method[FlowIns
     ]
 
 
-# Certification of a plan in a grid: the search, the best uniform plan, and bounds.
+# Certification of a plan with degrees of parallelism: the search, the best uniform plan, and bounds.
 
 
-#: Outcome of a search in a grid.
+#: Outcome of a search with degrees of parallelism.
 GridResult = Result[GridInstance, GridPlan]
 
 

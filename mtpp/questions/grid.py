@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from instances.planning.grid.estimates import Calibration, Estimate
     from instances.planning.grid.layers import Routing
 
-# Models of plans in a grid: names, configurations of Hugging Face, files of measured layers.
+# Models of plans with degrees of parallelism: names, configurations of Hugging Face, files of measured layers.
 
 
 _SEQUENCE = 2048
@@ -205,7 +205,7 @@ def _degrees(name: str, text: str, fixed: int | None, possible: list[int]) -> li
     return [fixed]
 
 
-# The question of training in a grid: layers with configurations, servers, the samples of a step.
+# The question of training with degrees of parallelism: layers with configurations, servers, the samples of a step.
 
 
 _DEVICE = "A100-80"
@@ -316,7 +316,7 @@ class GridQuestion:
 
 
 def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit: float | None = None) -> GridQuestion:
-    """The question of training in a grid.
+    """The question of training with degrees of parallelism.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class UndecidedError(Exception):
 
 
 class Clock:
-    """Raises where time is up, so many seconds from now on, without those in which kernels are compiled."""
+    """Time limit of a check, in seconds from now on, without the time in which kernels are compiled."""
 
     def __init__(self, seconds: float) -> None:
         self._end = CLOCK.now() + seconds
@@ -63,15 +63,15 @@ _LEAST_NORMAL = Fraction(1, 2**1022)
 
 
 def faults_of_cost(claimed: float | None, cost: Fraction) -> Iterator[str]:
-    """The cost that a file states, against the one that was computed here."""
+    """Yield a fault if the cost that a file states is not near the computed cost."""
     if claimed is None or not is_near(claimed, cost):
         yield unequal("cost", claimed, as_float(cost))
 
 
 def faults_of_sum(certificate: Envelope, cost: Fraction | None, *, feasible: bool) -> Iterator[str]:
-    """Bounds against the cost, and the numbers that sum the certificate up.
+    """Yield faults of bounds above the cost, and of the best bound and the ratio that a certificate states.
 
-    An answer that is not feasible may cost less than bounds on those that are; it need not have a ratio.
+    An infeasible answer may cost less than bounds on feasible answers, and needs no ratio.
     """
     best = max((claim.value for claim in certificate.claims), default=None)
     if cost is None and certificate.cost is not None:
@@ -93,23 +93,23 @@ def faults_of_sum(certificate: Envelope, cost: Fraction | None, *, feasible: boo
 
 
 def is_near(claimed: float, true: Fraction) -> bool:
-    """Whether a stated number is what it means, up to `ROUNDING`."""
+    """Whether a stated number is equal to the true value, up to `ROUNDING`."""
     return abs(Fraction(claimed) - true) <= slack(true)
 
 
 def slack(value: Fraction) -> Fraction:
-    """The most by which a stated float may differ from what it means."""
+    """Largest difference of a stated float from the true value that counts as rounding."""
     return ROUNDING * max(value, _LEAST_NORMAL)
 
 
 def _slack_of_ratio(ratio: Fraction, cost: Fraction | None, bound: float | None) -> Fraction:
-    """The most by which a ratio may differ that is one of floats."""
+    """Largest difference of a stated ratio from the true ratio that counts as rounding of cost and bound."""
     of_cost = slack(cost or Fraction(0)) / Fraction(bound) if bound else Fraction(0)
     return ROUNDING * ratio + max(ROUNDING * ratio, of_cost)
 
 
 def unequal(place: str, claimed: object, true: object) -> str:
-    """One line for a number that does not hold."""
+    """Message on a stated number that differs from the true value."""
     return f"{place}: {claimed!r} is claimed, {true!r} is recomputed"
 
 
@@ -150,7 +150,7 @@ class InfeasibilityCheck(NamedTuple):
 
 
 def compare(claim: Claim, proved: Fraction, how: str) -> Check:
-    """Hold a claim against what its method proves here."""
+    """Check of a claim against the bound that its method proves here."""
     value = Fraction(claim.value)
     if value > proved + slack(proved):
         return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
@@ -158,7 +158,7 @@ def compare(claim: Claim, proved: Fraction, how: str) -> Check:
 
 
 def by_solver(claim: Claim) -> Check:
-    """Trust the solver that the claim names."""
+    """Check of a claim that is trusted from the solver that it names, and false if it names no solver."""
     if claim.solver is None:
         return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
     version = f" {printable(claim.version)}" if claim.version else ""
@@ -202,7 +202,7 @@ class Verdict:
 
     @property
     def rests_on_trust(self) -> bool:
-        """Whether some bound is above all that were proved or confirmed here, or it was not proved that none fits."""
+        """Whether some bound is above all bounds proved or confirmed here, or the absence of answers is not proved."""
         if self.no_answer is not None:
             return not self.no_answer.holds
         confirmed = [Fraction(check.claim.value) for check in self.checks if check.confirmed]
@@ -262,7 +262,7 @@ class Verdict:
         return rows
 
     def document(self) -> dict[str, Any]:
-        """The same as the members of a JSON object; numbers are floats, and missing ones null."""
+        """The verdict as members of a JSON object; numbers are floats, null if missing."""
         numbers = {
             "cost": self.cost,
             "proved_bound": self.proved_bound,
@@ -307,14 +307,14 @@ def verdict_of(
     ----------
     certificate : Envelope
     cost : Fraction, optional
-        Of the answer, computed anew; None if there is none, or it is none.
+        Cost of the answer, computed anew; None without a valid answer.
     faults : iterable of str
-        Of all but bounds and cost.
+        Faults of everything but bounds and cost.
     check : callable
         Proves a bound again, the larger ones first; where it raises an `OutOfTimeError`, the check says so.
     limits : Limits
     fault : str, optional
-        Why the answer is none, so that cost, best bound and ratio mean nothing.
+        Why the answer is invalid, so that cost, best bound and ratio mean nothing.
     standing, no_answer
         As of `Verdict`.
     """
@@ -345,7 +345,7 @@ def _number(value: Fraction | None) -> float | None:
 
 
 def _rounded_up(ratio: Fraction | None) -> str:
-    """Six digits, never less than the ratio up to the rounding of stated numbers."""
+    """The ratio with six decimals, rounded up unless the excess is within `ROUNDING`."""
     if ratio is None:
         return "–"
     millionths = math.ceil((ratio - ROUNDING) * 10**6)

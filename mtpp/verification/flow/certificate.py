@@ -44,7 +44,8 @@ def verify_flow(document: Value, limits: Limits) -> Verdict:
     Raises
     ------
     InputError
-        If this is none, or the parameters of a bound are not of the kind that its method needs.
+        If the document is no certificate of a flow, or the parameters of a bound are not of the kind that its method
+        needs.
     """
     certificate = flow_from_document(document)
     clock, faults, cost, fault = Clock(limits.seconds), [], None, None
@@ -174,7 +175,7 @@ def _network(
 ) -> tuple[dict[int, dict[int, int]], Fraction]:
     """Capacities of arcs as integers, and their unit.
 
-    A device is the nodes i and n + i; source and sink are behind them.
+    Device i is the arc from node i to node n + i; source and sink are nodes 2 n and 2 n + 1.
     """
     n, rates = instance.n, instance.rates
     exact: dict[tuple[int, int], Fraction] = {}

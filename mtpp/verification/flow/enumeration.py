@@ -1,9 +1,9 @@
-"""Whether no layers of the devices let a flow pass, by branches over them, in whole numbers alone.
+"""Prove in integers, by enumerating branches, that no assignment of layers to devices lets a flow pass.
 
-Capacities and rates are parts of the flow, rounded up. A branch gives layers to some devices, and leaves the others
-open. It ends where a set of devices with the source has arcs of less than the flow to those outside: of an open device
-these are all that any layers may use. So nothing rests on how that set was found. It also ends where a layer is held,
-or all layers together are, by less than the flow needs. Devices of a kind with the same links take their layers in one
+Capacities and rates are parts of the flow, rounded up. A branch assigns layers to some devices, and leaves the others
+open. It ends where a cut between source and sink has less capacity than the flow; an open device has all arcs that any
+of its layers may use. The cut is checked, however it was computed. A branch also ends where the capacity for a layer,
+or for all layers together, is less than the flow needs. Devices of a kind with the same links take their layers in one
 order alone.
 """
 
@@ -31,7 +31,7 @@ _Ints = NDArray[np.int64]
 
 
 class Question(NamedTuple):
-    """Parts of the flow, of the devices in the order of the branches."""
+    """Capacities and rates in parts of the flow, with devices in the order of branching."""
 
     capacity: _Ints  # (n, L + 1) with so many layers
     rate: _Ints  # (n + 2, n + 2) of links; source and sink are the last two
@@ -40,7 +40,7 @@ class Question(NamedTuple):
 
 
 def excludes_all(instance: ExactFlow, flow: Fraction, clock: Clock) -> int | None:
-    """Number of branches that show that the flow cannot pass; None if there are layers that let it pass.
+    """Number of branches that prove that the flow cannot pass; None if some assignment of layers may let it pass.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def excludes_all(instance: ExactFlow, flow: Fraction, clock: Clock) -> int | Non
 
 
 def _question(instance: ExactFlow, flow: Fraction, clock: Clock) -> Question:
-    """The question of devices that can hold layers, those that carry much first, and those that are alike in a row."""
+    """The question on devices that can hold layers, the largest capacities first, interchangeable devices in a row."""
     n, kind, rates = instance.n, instance.kind, np.array(instance.rates)
 
     def parts(rows: Sequence[Sequence[float | Fraction]]) -> _Ints:
@@ -90,19 +90,19 @@ def _question(instance: ExactFlow, flow: Fraction, clock: Clock) -> Question:
 
 @compiled
 def look_at(question: Question, count: _Ints, begin: _Ints, depth: int, branches: int) -> tuple[int, int]:
-    """Look at so many branches from where the last call ended.
+    """Explore at most `branches` branches from where the last call ended.
 
     Parameters
     ----------
     count, begin : (n,) integers
-        Layers of each device before `depth`, their number and the first, and of that one the last that were looked at,
-        -1 layers at the beginning; they go along.
+        Number of layers and first layer of each device: those assigned before `depth`, and the last ones tried at
+        `depth`, -1 layers before the first. They are updated in place.
 
     Returns
     -------
     tuple
-        The depth, -1 at the end and n where no branch ends before all devices have layers that let the flow pass; and
-        the number of branches.
+        The depth: -1 after all branches, n where an assignment to all devices may let the flow pass; and the number of
+        branches explored.
     """
     n, layers = len(count), question.capacity.shape[1] - 1
     arcs = np.zeros((2 * n + 2, 2 * n + 2), dtype=np.int64)
@@ -129,7 +129,7 @@ def look_at(question: Question, count: _Ints, begin: _Ints, depth: int, branches
 
 @compiled
 def _next_layers(capacity: _Ints, count: _Ints, begin: _Ints, i: int, idle: bool) -> bool:
-    """Give a device its next layers, those of fewer first, and none where it may be idle; False where it has had all.
+    """Assign the next layers to device i, fewer layers first, none if it may be idle; False after the last.
 
     A device that holds layers lets no less pass than an idle one, but makes paths longer.
     """
@@ -146,7 +146,7 @@ def _next_layers(capacity: _Ints, count: _Ints, begin: _Ints, i: int, idle: bool
 
 @compiled
 def _passes_more(question: Question, count: _Ints, begin: _Ints, given: int) -> bool:
-    """Whether links of devices before `given` lead through more of them than a request may pass."""
+    """Whether some path through devices before `given` is longer than a request may pass."""
     n = len(count)
     passed = np.zeros(given, dtype=np.int64)  # devices on the longest way from the source through each
     for _ in range(given):
@@ -167,7 +167,7 @@ def _passes_more(question: Question, count: _Ints, begin: _Ints, given: int) -> 
 
 @compiled
 def _lacks_layers(capacity: _Ints, count: _Ints, begin: _Ints, given: int) -> bool:
-    """Whether a layer, or all together, are held by less than the flow needs, whatever devices from `given` hold."""
+    """Whether the capacity for a layer, or for all, is below the flow, whatever the devices from `given` on hold."""
     n, layers = capacity.shape[0], capacity.shape[1] - 1
     most, together = 0, 0
     for i in range(given, n):
@@ -190,7 +190,7 @@ def _lacks_layers(capacity: _Ints, count: _Ints, begin: _Ints, given: int) -> bo
 
 @compiled
 def _draw_arcs(question: Question, count: _Ints, begin: _Ints, given: int, layers: int, arcs: _Ints) -> None:
-    """Arcs between source, 0, sink, 1, and the two sides of each device; devices from `given` are open."""
+    """Set the capacities between source 0, sink 1 and both sides of each device; devices from `given` on are open."""
     n = len(count)
     arcs[:] = 0
     for i in range(n):
@@ -219,9 +219,9 @@ def _draw_arcs(question: Question, count: _Ints, begin: _Ints, given: int, layer
 
 @compiled
 def _has_small_cut(arcs: _Ints) -> bool:
-    """Whether a set with the source and without the sink has arcs of less than the flow to the others.
+    """Whether a cut between source and sink has less capacity than the flow.
 
-    The set is what paths reach when they have taken all that they can; its arcs are counted anew.
+    The cut comes from augmenting paths; its capacity is then summed from the arcs.
     """
     size = len(arcs)
     left, came, reached = arcs.copy(), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Questions of flow in exact numbers, and what devices serve at their steps.
+"""Questions of flow in exact numbers, and the capacities of devices that work in steps.
 
-Where a question has steps, m batches take turns, one a tick: a device with layers and s slots steps at b sequences, at
-most s / m, in no more than a tick, and serves b of them in that time. With more batches it serves no more, and no path
-has more devices than batches; so the fewest batches with which a path may hold all layers count for all, and no more of
-them than there are devices or layers are of use. A tick at which no step just ends is no better than the last shorter
-one at which one does.
+Where a question has steps, m batches take turns, one in each tick, the time between steps. A device with layers and s
+slots runs steps of b sequences, at most s / m, each in no more than a tick, and serves b sequences in that time. With
+more batches it serves no more, and no path has more devices than batches; so the fewest batches with which a path may
+hold all layers give the largest capacities, and more batches than devices or layers are of no use. A tick that is not
+the time of a possible step is no better than the longest such time below it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Turns:
         }
 
     def of_any_number(self) -> ExactFlow:
-        """Largest capacities with the fewest batches in flight that allow a path."""
+        """The question with the largest capacities, those with the fewest batches in flight that allow a path."""
         numbers = self.numbers()
         capacity = self._capacity(numbers[0] if numbers else max(1, self._devices), 0.0, math.inf)
         limits = [limit for limit in (self._exact.longest_path, self._in_flight) if limit is not None]

@@ -38,7 +38,8 @@ def excludes(
     Parameters
     ----------
     weights : rows of numbers
-        One a kind: for all devices, then, with `links`, for each component, by its first device.
+        In each row a weight for each kind of devices. The first row is for all devices; with `links`, a row follows for
+        each component of fast links, in the order of their first devices.
 
     Raises
     ------
@@ -91,7 +92,7 @@ def _components(instance: ExactFlow, flow: Fraction) -> list[list[int]]:
 
 
 def _ways(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
-    """For each kind and number of layers: the fraction of the flow carried, and its weight."""
+    """For each kind and number of layers with a capacity: the part of the flow carried, and the weight per layer."""
     return [
         (part_of(rate, flow), weights[t] / c)
         for t, row in enumerate(instance.capacity)
@@ -118,7 +119,7 @@ def least_weight(ways: Sequence[tuple[int, Fraction]], fewest: int, clock: Clock
     Parameters
     ----------
     ways : pairs
-        Parts of the flow, and a weight.
+        The part of the flow carried, in units of 1 / `_PARTS`, and the weight.
 
     Raises
     ------
@@ -163,9 +164,10 @@ def excludes_with_hubs(
     Parameters
     ----------
     hubs : names
+        Devices of which each link touches at least one.
     weights : rows of numbers
-        By number of layers from 1: at a layer and between layers, of the devices of each kind that are no hubs, then of
-        those that are.
+        Four rows for each kind of devices: at a layer and between layers of devices that are no hubs, and the same of
+        hubs. Each row has a weight for each number of layers from 1.
 
     Raises
     ------
@@ -236,9 +238,9 @@ def excludes_by_prices(
     devices : numbers
         The price of each device [requests/s].
     links : mapping
-        Prices by both ends, as rows of rates, wherever the link is used; others are 0.
+        Price of each link (tail, head), numbered as the rows of rates, at any number of layers; others are 0.
     places : mapping
-        What tail and head of a link ask at a number of layers; others are 0.
+        Prices that tail and head of a link ask at (tail, head, number of layers done); others are 0.
 
     Raises
     ------
@@ -282,7 +284,7 @@ def _cheapest(
     further: Mapping[_Place, int],
     clock: Clock,
 ) -> int | None:
-    """Price of the cheapest way from the source to the sink, rounded down; None without a way."""
+    """Price of the cheapest path from the source to the sink, rounded down; None without a path."""
     n, layers = question.n, question.layers
     to = [[v for v, rate in enumerate(row) if rate > 0] for row in question.rates]
 

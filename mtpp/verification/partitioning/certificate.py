@@ -205,14 +205,14 @@ def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
 
 
 def _cuts(task: Task, claim: Claim, pins: Sequence[tuple[int, ...]]) -> Check:
-    """Compare the claim with the cheapest block on any kind that contains one of the sets."""
+    """Check of a claim against the cheapest block on any kind that contains one of the sets `pins`."""
     bounds = [block_bound(kind, Fraction(claim.value), pins, task.clock) for kind in task.exact.kinds]
     least, cuts = min(bounds), sum(bound.cuts for bound in bounds)
     return _compared(claim, least, f"re-proved by {cuts} minimum cut{'s' if cuts > 1 else ''}")
 
 
 def _compared(claim: Claim, bound: CutBound, how: str) -> Check:
-    """Whether cuts prove the claim; an excess within their rounding is lowered, not refuted."""
+    """Check of a claim against a bound by cuts; an excess within their rounding is lowered, not refuted."""
     value, (least, lost, _) = Fraction(claim.value), bound
     if least < value <= least + lost:
         return Check(claim, least, f"{how}, to {as_float(least)!r}")
@@ -236,7 +236,7 @@ def _ideals(task: Task, claim: Claim) -> Check:
 
 
 def _but_for_peaks(exact: ExactInstance) -> str:
-    """Words for a verdict that ignores peaks, which only raise costs; empty if there are none."""
+    """Text for a verdict that ignores peaks of memory, which only raise costs; empty if there are none."""
     counts = exact.buffer is None and any(limit is not None for limit in exact.memory) and any(exact.need)
     return ", but for their peaks," if counts else ""
 

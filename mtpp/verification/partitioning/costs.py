@@ -72,7 +72,7 @@ class Terms(NamedTuple):
 def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]) -> Fraction:
     """Cost of the slowest block of a partition, eq. (4), in the time unit of the work.
 
-    Where the memory is a hard limit, it is not looked at.
+    A hard limit on memory is not checked here.
     """
     return max(sum(terms, Fraction(0)) for terms in block_terms(exact, block, order, kind).values())
 
@@ -85,7 +85,7 @@ def block_terms(
     Parameters
     ----------
     kind : (k,) int
-        Of the device of each block; of an empty one anything.
+        Kind of the device of each block; any number for an empty block.
     """
     work = [0] * exact.k
     for v, b in enumerate(block):
@@ -112,7 +112,7 @@ def block_terms(
 
 
 def overflows(exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]) -> dict[int, int]:
-    """Bytes beyond the memory of its kind for each block that overflows, in units."""
+    """For each block that overflows, the bytes beyond the memory of its kind [`exact.byte_unit`]."""
     if all(limit is None for limit in exact.memory):
         return {}
     params, peaks = block_bytes(exact, block, order)
@@ -124,7 +124,7 @@ def overflows(exact: ExactInstance, block: Sequence[int], order: Sequence[int], 
 def block_bytes(
     exact: ExactInstance, block: Sequence[int], order: Sequence[int]
 ) -> tuple[defaultdict[int, int], dict[int, int]]:
-    """Parameters and activations of each non-empty block, in units of bytes."""
+    """Parameters and activations of each non-empty block [`exact.byte_unit`]."""
     params: defaultdict[int, int] = defaultdict(int)
     for v, size in enumerate(exact.params):
         params[block[v]] += size
@@ -168,9 +168,9 @@ def find_breach(
     ----------
     instance : Instance
     exact : ExactInstance
-        The same.
+        The same question in exact numbers.
     block, order, kind : sequence of int
-        Of a partition without fault.
+        A partition without fault; the kind of the device of each block.
     """
     constraints, names = instance.constraints, instance.graph.names
 
@@ -216,7 +216,7 @@ def faults_of_stages(instance: Instance, exact: ExactInstance, stated: Stated) -
     ----------
     instance : Instance
     exact : ExactInstance
-        The same.
+        The same question in exact numbers.
     stated : Stated
 
     Yields

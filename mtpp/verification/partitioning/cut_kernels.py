@@ -1,9 +1,10 @@
 r"""The least cost of blocks with some nodes and without others, compiled, in whole numbers alone.
 
-In a convex set S that holds the nodes IN and none of OUT, all between two nodes of IN is IN; whoever is apart from a
-node of IN is OUT; what lies behind IN and behind a node of OUT is OUT, and likewise before. For a multiplier ℓ and
-weights w let :math:`q_v = \lceil \ell w_v / 2^{40} \rceil`. Where :math:`w(S) \ge 2^{40}`, q(S) ≥ ℓ, and so
-f(S) ≥ f(S) − q(S) + ℓ, the least of which is a minimum cut. With ℓ = 0 and full weights it is the least of f.
+In a convex set S that holds the nodes IN and none of OUT, all between two nodes of IN is IN; a node that may not
+share a set with one of IN is OUT; what lies behind IN and behind a node of OUT is OUT, and likewise before. For a
+multiplier ℓ and weights w let :math:`q_v = \lceil \ell w_v / 2^{40} \rceil`. Where :math:`w(S) \ge 2^{40}`,
+q(S) ≥ ℓ, and so f(S) ≥ f(S) − q(S) + ℓ, the least of which is a minimum cut. With ℓ = 0 and full weights it is the
+least of f.
 
 The network has drains work − q and supplies q − work at the nodes of the graph; a tensor with one reader is an arc each
 way, one with several has a node out and one in, with arcs to and from its readers without limit. Arcs without limit
@@ -59,7 +60,7 @@ class CutNetwork(NamedTuple):
 def least_cost(
     network: CutNetwork, decided: _States, weight: _Ints, multiplier: int, apart_start: _Ints, apart: _Ints
 ) -> int:
-    """Least cost of a convex set as decided that weighs `SHARE`, up to the goal; maybe below 0.
+    """Lower bound on the cost of convex sets as decided that weigh at least `SHARE`, up to the goal; maybe below 0.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def least_cost(
     multiplier : int
         From 0 to below 2^55.
     apart_start, apart : integers
-        Rows of the nodes that each node is apart from.
+        Rows of the nodes that may not share a set with each node.
     """
     state = decided.copy()
     n = len(state)
@@ -137,7 +138,7 @@ def _constant(constant: _Ints, state: _States) -> int:
 
 @compiled
 def _marked(state: _States, mark: int, rows: tuple[_Ints, _Ints]) -> _Bools:
-    """(n,) booleans: the nodes of a state, and all that the rows lead to from there."""
+    """(n,) booleans: the nodes whose state is `mark`, and all nodes reachable from them by the rows."""
     start, after = rows
     marked = state == mark
     queue = np.empty(len(state), dtype=np.int64)
@@ -162,7 +163,7 @@ def _marked(state: _States, mark: int, rows: tuple[_Ints, _Ints]) -> _Bools:
 def _close(
     state: _States, before: _Bools, behind: _Bools, network: CutNetwork, apart_start: _Ints, apart: _Ints
 ) -> bool:
-    """Decide what follows for other nodes; whether some set may be left."""
+    """Decide in place the nodes that the decisions imply; return whether any set may be left."""
     n = len(state)
     for v in range(n):
         if before[v] and behind[v]:
@@ -193,7 +194,7 @@ def _close(
 
 @compiled
 def _push(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, limit: int) -> None:
-    """Push from supplies to drains along shortest paths (Dinic, 1970) until nothing goes on, or `most` has arrived."""
+    """Push flow from supplies to drains on shortest paths (Dinic, 1970), in place, until `limit` or no path is left."""
     start, head, mate = network.start, network.head, network.mate
     size = len(spare)
     level, queue = np.zeros(size, dtype=np.int64), np.empty(size, dtype=np.int64)
@@ -231,7 +232,7 @@ def _push(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, lim
 
 @compiled
 def _levels(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
-    """Set `level` to the number of arcs to the nearest drain, from 1 on, 0 without a way; whether a supply has one."""
+    """Set `level` to 1 + the number of arcs to the nearest drain, 0 without a path; return whether a supply has one."""
     start, head, mate = network.start, network.head, network.mate
     size, reaches = 0, False
     level[:] = 0
@@ -256,7 +257,7 @@ def _levels(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, l
 def _checked_value(
     network: CutNetwork, capacity: _Ints, residual: _Ints, supply: _Ints, excess: _Ints, drain: _Ints, spare: _Ints
 ) -> int:
-    """Value of a flow; 0 if it is none."""
+    """Value of a flow; 0 if it violates capacities or conservation."""
     value = 0
     for v in range(len(drain)):
         gone = 0

@@ -1,4 +1,4 @@
-r"""Least costs of blocks that hold some nodes and not others, in whole parts of a goal, computed a second time.
+r"""Lower bounds on costs of blocks that hold some nodes and not others, in integer parts of a goal.
 
 f(S) without overflow is a cut, and so is ``params(S) + need - memory`` in place of the overflow, where need is the
 largest of what one of the nodes that S surely holds reads and writes: parameters of one node add to its work, and those
@@ -52,10 +52,11 @@ class CutBound(NamedTuple):
 
 
 class BlockCuts:
-    """Minimum cuts of a question below a positive goal, in the time unit of the work.
+    """Minimum cuts that bound the costs of blocks below a positive `goal`, in the time unit of the work.
 
-    `weights`, (n,) from 0 to `SHARE`, are for multipliers; by default each node alone weighs enough. Nodes of `pairs`
-    share no set. Of the bounds by `parts` of the overflow, from 0 to 1, the best counts.
+    `weights` are (n,) integers from 0 to `SHARE`, for use with multipliers; by default each node weighs `SHARE`. Two
+    nodes of a pair share no block. `parts` are fractions of the overflow, from 0 to 1, that cuts count in place of the
+    overflow; the largest bound is the result.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class BlockCuts:
     def least(self, inside: Iterable[int], outside: Iterable[int] = (), multiplier: int = 0) -> int:
         """Lower bound on the cost of blocks that contain `inside` and avoid `outside`, in units of goal / `UNIT`.
 
-        With weights only of blocks that weigh `SHARE`. The multiplier is from 0 to below 2^55.
+        With weights, it is for blocks that weigh at least `SHARE`. The multiplier is from 0 to below 2^55.
         """
         decided = np.zeros(self._n, dtype=np.int8)
         decided[list(outside)] = OUT
@@ -106,7 +107,7 @@ class BlockCuts:
 
 
 def block_bound(exact: KindQuestion, value: Fraction, pins: Iterable[Iterable[int]], clock: Clock) -> CutBound:
-    """Least cost of a block that contains one of several sets of nodes, at most `value`.
+    """Lower bound on the cost of blocks that contain one of several sets of nodes, at most `value`.
 
     Where the kind cannot run a node of each set, there is no such block, and the value is proved.
 
@@ -114,8 +115,9 @@ def block_bound(exact: KindQuestion, value: Fraction, pins: Iterable[Iterable[in
     ----------
     exact : KindQuestion
     value : Fraction
-        Positive; what shall be proved.
+        Positive; the bound to prove.
     pins : iterable of iterable of int
+        The sets.
     clock : Clock
 
     Raises
@@ -146,10 +148,10 @@ def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
 
 
 def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> CutNetwork | None:
-    """Network whose minimum cut is the cheapest block, in integers; None if they lack precision.
+    """Network whose minimum cut is the cheapest block, in integers; None if the goal would have too few digits.
 
-    `goal` is in its unit, and `part` the time to stream a byte beyond the memory; at 0, parameters and peaks are left
-    out. None where the goal would have too few digits.
+    `goal` is in `exact.unit`. `part` is the fraction of the overflow that counts; at 0, parameters and peaks are left
+    out.
     """
     n, read = exact.n, [tensor for tensor in exact.tensors if tensor.readers]
     twice, room = 2 * goal, exact.room or 0
@@ -203,7 +205,7 @@ def _compressed(
     goal: int,
     pairs: Sequence[tuple[int, int]],
 ) -> CutNetwork:
-    """Arcs and their reverses as compressed rows by tail; the first `edges` are edges of the graph."""
+    """The network, with arcs and their reverses as compressed rows by tail; the first `edges` arcs are of the graph."""
     tail, head, forward, backward = np.array(arcs, dtype=np.int64).reshape(-1, 4).T
     count = len(tail)
     tails, heads = np.concatenate((tail, head)), np.concatenate((head, tail))
@@ -245,7 +247,7 @@ def _rows(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[_Ints, _Ints]:
 
 
 class PriceTree(NamedTuple):
-    """Decision tree in pre-order with a multiplier for each leaf, and pairs of nodes that are apart."""
+    """Decision tree in pre-order with a multiplier for each leaf, and pairs of nodes that share no block."""
 
     entries: Sequence[int]
     multipliers: Sequence[float]  # in parts of the value that shall be proved
@@ -292,7 +294,7 @@ def tree_bound(
     value: Fraction,
     clock: Clock,
 ) -> CutBound:
-    """Bound that a tree proves, at most `value`.
+    """Lower bound on the bottleneck that prices and a decision tree prove, at most `value`.
 
     Parameters
     ----------
@@ -300,7 +302,7 @@ def tree_bound(
     group : (n,) integers
         Node of `exact` that holds each node of the file.
     prices : numbers
-        Of the nodes of `exact`, not negative, not all 0.
+        Price of each node of `exact`, not negative, not all 0.
     tree : PriceTree
     value : Fraction
         Positive.
@@ -367,7 +369,7 @@ def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = 
 
 
 def halves_bound(exact: KindQuestion, group: Sequence[int], tree: PriceTree, value: Fraction, clock: Clock) -> CutBound:
-    """Bound on two halves that a tree proves, at most `value`; parameters as for `tree_bound`."""
+    """Lower bound by division into two halves, proved by a tree, at most `value`; parameters as for `tree_bound`."""
     halves, total = -(-exact.k // 2), sum(exact.work)
     if not total:
         return CutBound(Fraction(0), Fraction(0), 0)

@@ -1,4 +1,4 @@
-"""Questions in whole numbers, with nodes that share a block as one."""
+"""Questions in integers, with each group of nodes that share a block merged into one node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Words = NDArray[np.uint64]
 
 
 class LiveTensors(NamedTuple):
-    """Tensors that may be live at nodes that do not touch them, and what is live at those of the block looked at."""
+    """Tensors that may be live at nodes that do not touch them, and the bytes live at nodes of the current block."""
 
     size: _Ints  # (t,)
     producer: _Ints  # (t,)
@@ -46,7 +46,10 @@ class LiveTensors(NamedTuple):
 
 
 class IdealQuestion(NamedTuple):
-    """A question in whole parts of a goal; rows are starts, (n + 1,), and numbers of tensors, parameters or nodes."""
+    """A question for the search over ideals, in integer parts of a goal.
+
+    Pairs of arrays are compressed rows: where each row starts, (n + 1,), and numbers of tensors, parameters or nodes.
+    """
 
     k: int
     limit: int  # what a block has to stay below
@@ -73,7 +76,7 @@ class IdealQuestion(NamedTuple):
 
 
 class IdealTable(NamedTuple):
-    """Ideals in the order in which they were met, and where they are by their hash."""
+    """Ideals in the order in which the search reached them, and a hash table of their numbers."""
 
     ideals: _Words  # (c, n / 64)
     level: _Ints  # (c,)
@@ -81,7 +84,7 @@ class IdealTable(NamedTuple):
 
 
 class IdealSearch(NamedTuple):
-    """Where a search is: of a path from an ideal to the one looked at, and of all nodes and tensors."""
+    """State of a search: the path from an ideal to the current larger ideal, and the states of nodes and tensors."""
 
     at: _Ints  # (4,): the ideal, the depth of the path or -1 before it, ideals in the table, steps so far
     path: NDArray[np.int32]  # (n + 1,): node at each depth
@@ -188,7 +191,7 @@ class _Structure:
 class ExactInstance(_Structure):
     """Question over kinds of devices, works and bytes in whole multiples of a unit each.
 
-    On devices that are alike there is one kind.
+    Equal devices are of one kind.
     """
 
     n: int  # nodes
@@ -264,7 +267,7 @@ class ExactInstance(_Structure):
 
     @cached_property
     def kinds(self) -> list[KindQuestion]:
-        """(T,) questions of blocks on devices of one kind alone; where rates are of pairs, at its fastest."""
+        """(T,) questions of blocks on devices of one kind alone; with rates for pairs of kinds, at its fastest rate."""
         return [self._of_kind(t) for t in range(len(self.counts))]
 
     def _of_kind(self, t: int) -> KindQuestion:
@@ -291,9 +294,9 @@ class ExactInstance(_Structure):
 
 
 def reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set[int]:
-    """The nodes and all to which paths lead from them, where `neighbours` lists what follows each node.
+    """The nodes and all nodes reachable from them, where `neighbours` lists the successors of each node.
 
-    With the nodes before each one in its place: all from which paths lead to them.
+    With predecessors in place of successors: the nodes and all nodes from which they are reachable.
     """
     seen, stack = set(nodes), list(nodes)
     while stack:
@@ -304,7 +307,7 @@ def reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set[
 
 
 def _in_whole_numbers(columns: Sequence[Sequence[float]]) -> tuple[int, list[list[int]]]:
-    """By how much the floats are multiplied, the least power of two that makes them whole, and these; infinite: 0."""
+    """The least power of two by which the floats become integers, and these integers; 0 for infinite floats."""
     finite = [[x if math.isfinite(x) else 0.0 for x in column] for column in columns]
     scale = max((x.as_integer_ratio()[1] for column in finite for x in column), default=1)
     return scale, [[_times(x, scale) for x in column] for column in finite]
@@ -363,7 +366,7 @@ class KindQuestion(_Structure):
 
     @cached_property
     def loads(self) -> list[int]:
-        """Parameters of each node, shared ones included, and what it reads and writes."""
+        """(n,) memory of each node alone: its parameters, shared ones included, and all that it reads and writes."""
         loads = [params + need for params, need in zip(self.params, self.need, strict=True)]
         for users, size in self.shared:
             for v in users:
@@ -377,12 +380,12 @@ class KindQuestion(_Structure):
 
     @cached_property
     def may_overflow(self) -> bool:
-        """Whether not everything is known to fit into one block."""
+        """Whether some block may overflow, as all nodes in one block need more than its room."""
         return self.room is not None and self.total_load > self.room
 
     @cached_property
     def may_overflow_in_order(self) -> bool:
-        """As `may_overflow`, but all tensors may be live at a time where the peaks of orders count."""
+        """The same as `may_overflow`, with all tensors live at a time where the peaks of orders count."""
         if not self.runs_nodes or self.room is None:
             return self.may_overflow
         return self.total_load - max(self.need) + sum(tensor.size for tensor in self.tensors) > self.room
@@ -396,7 +399,7 @@ class KindQuestion(_Structure):
 
     @property
     def nothing_fits(self) -> bool:
-        """Whether a hard limit leaves nothing: all blocks together are too small, or one is for some node."""
+        """Whether no partition fits a hard limit: all blocks together, or a block for some node, are too small."""
         return self.fit and self.room is not None and (self.excess > 0 or max(self.loads) > self.room)
 
     @cached_property
@@ -418,7 +421,7 @@ class KindQuestion(_Structure):
 
 
 def shared_blocks(exact: ExactInstance, constraints: Constraints) -> list[int]:
-    """(n,) numbers of groups; nodes of one number are in one block in every order.
+    """(n,) number of each node's group; the nodes of a group share a block in every feasible partition.
 
     Parameters
     ----------
@@ -492,7 +495,7 @@ def _sums(values: Sequence[int], group: Sequence[int], count: int) -> list[int]:
 
 
 def _by_end(nodes: Iterable[int], after: Mapping[int, set[int]]) -> list[int]:
-    """The nodes in the order in which a search in depth is done with them."""
+    """The nodes in postorder of a depth-first search."""
     seen: set[int] = set()
     done: list[int] = []
     for start in nodes:

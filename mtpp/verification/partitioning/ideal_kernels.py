@@ -25,7 +25,7 @@ _Inside = NDArray[np.int8]
 
 @compiled
 def sets_along_edges(order: _Ints, behind: tuple[_Ints, _Ints], words: int) -> tuple[NodeSets, NodeSets]:
-    """The nodes on all paths to each node, and on all paths from it; both without the node."""
+    """Ancestors and descendants of each node as sets of bits, both without the node."""
     n = len(order)
     to, fro = np.zeros((n, words), np.uint64), np.zeros((n, words), np.uint64)
     if words == 0:
@@ -44,9 +44,9 @@ def sets_along_edges(order: _Ints, behind: tuple[_Ints, _Ints], words: int) -> t
 
 @compiled
 def add_reader(v: int, outputs: _Ints, need: _Ints, live: LiveTensors) -> int:
-    """Note what is live at nodes of the block as v, behind them all, joins; the most at one that has more, or 0.
+    """Update the bytes that are live at nodes of the block as v joins behind them; the largest that rose, or 0.
 
-    Its own tensors are those from `made[v]` to `made[v + 1]`.
+    The tensors of v are those from `outputs[v]` to `outputs[v + 1]` - 1.
     """
     largest, words = 0, live.passed.shape[1]
     for e in range(live.read[0][v], live.read[0][v + 1]):
@@ -70,7 +70,7 @@ def add_reader(v: int, outputs: _Ints, need: _Ints, live: LiveTensors) -> int:
 
 @compiled
 def remove_reader(v: int, outputs: _Ints, live: LiveTensors) -> None:
-    """Take back what the node brought that joined last."""
+    """Undo `add_reader` for v, the node that joined last."""
     words = live.passed.shape[1]
     for e in range(live.read[0][v], live.read[0][v + 1]):
         t = live.read[1][e]
@@ -89,7 +89,7 @@ def remove_reader(v: int, outputs: _Ints, live: LiveTensors) -> None:
 
 @compiled
 def live_in_rest(inside: _Inside, need: _Ints, live: LiveTensors) -> int:
-    """The most live at a node of the block of all nodes that are not inside yet."""
+    """Largest number of bytes live at a node, with all nodes that are not inside yet as one block."""
     total = np.zeros(len(need), np.int64)
     for t in range(len(live.size)):
         for w in range(live.passed.shape[1]):
@@ -130,7 +130,7 @@ _Words = NDArray[np.uint64]
 
 @compiled
 def is_late(v: int, question: IdealQuestion, inside: NDArray[np.int8]) -> bool:
-    """Whether the branch before that of a node holds the same nodes, of the ideal and of the block."""
+    """Whether the equal branch before that of v has the same nodes in ideal and block, and so takes its node first."""
     b = question.branch[v]
     if b <= 0 or question.family[b - 1] != question.family[b]:
         return False
@@ -143,7 +143,7 @@ def is_late(v: int, question: IdealQuestion, inside: NDArray[np.int8]) -> bool:
 
 @compiled
 def sort_branches(words: _Words, code: np.uint64, question: IdealQuestion) -> np.uint64:
-    """Sort the branches of a set, and return its new hash."""
+    """Sort the equal branches of a set in place, as one form for all exchanges; return its new hash."""
     start, nodes = question.branches
     for b in range(1, len(question.family)):
         c = b
@@ -206,7 +206,7 @@ _WORDS_A_STEP = 16
 
 @compiled
 def search_ideals(question: IdealQuestion, table: IdealTable, search: IdealSearch, steps: int) -> int:
-    """Go on for some steps; `DONE`, `FOUND`, `FULL` or `PAUSED`. Where the table is full, the ideal begins again."""
+    """Continue a search for some steps; `DONE`, `FOUND`, `PAUSED`, or `FULL`, after which the ideal begins again."""
     at = search.at
     until = at[3] + steps
     while at[0] < at[2]:
@@ -229,7 +229,7 @@ def search_ideals(question: IdealQuestion, table: IdealTable, search: IdealSearc
 
 @compiled
 def fill_slots(table: IdealTable, code: _Words, count: int) -> None:
-    """Enter the first ideals of a table into its slots, which are empty."""
+    """Enter the first `count` ideals of a table into its empty slots."""
     last = len(table.slot) - 1
     for i in range(count):
         value = np.uint64(0)
@@ -244,9 +244,9 @@ def fill_slots(table: IdealTable, code: _Words, count: int) -> None:
 
 @compiled
 def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> bool:
-    """Prepare the search at the next ideal; whether all nodes behind it make a block below the limit.
+    """Prepare the search from the next ideal; return whether all nodes behind it make a block below the limit.
 
-    Nothing is prepared for an ideal that is of no use.
+    An ideal that cannot lead to all nodes in the blocks left, or that a larger one replaces, is skipped.
     """
     n, at = len(question.work), search.at
     words, level = table.ideals[at[0]], table.level[at[0]]
@@ -322,7 +322,7 @@ def _is_absorbed(question: IdealQuestion, table: IdealTable, search: IdealSearch
 
 @compiled
 def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, until: int) -> int:
-    """Walk over all larger ideals whose new nodes can make a block below the limit, and note those that they do."""
+    """Enter in the table all larger ideals whose new nodes are a block below the limit; `DONE`, `FULL` or `PAUSED`."""
     at, limit = search.at, question.limit
     level = table.level[at[0]]
     later_blocks = question.k - level - 1  # blocks
@@ -413,7 +413,7 @@ def _add(v: int, depth: int, question: IdealQuestion, search: IdealSearch) -> No
 
 @compiled
 def _remove(v: int, question: IdealQuestion, search: IdealSearch) -> None:
-    """Take the node out again that was added last."""
+    """Remove v, the node that was added last."""
     remove_reader(v, question.outputs, question.live)
     for e in range(question.read[0][v], question.read[0][v + 1]):
         search.unread[question.read[1][e]] += 1
@@ -434,7 +434,7 @@ def _flip(v: int, question: IdealQuestion, search: IdealSearch) -> None:
 
 @compiled
 def _place(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> int:
-    """Slot of the ideal looked at, or the empty one where it belongs."""
+    """Slot of the current ideal in the hash table, or the empty slot where it belongs."""
     last = len(table.slot) - 1
     search.image[:] = search.words
     code = sort_branches(search.image, search.hash[0], question)

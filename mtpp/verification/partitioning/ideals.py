@@ -1,4 +1,4 @@
-"""Ideals: whether blocks below a goal exist, up to changes of place of equal branches."""
+"""Search over ideals: whether k blocks below a goal cover all nodes, up to exchanges of equal branches."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_swaps(parameters: Value, group: Sequence[int]) -> Swaps:
     Raises
     ------
     InputError
-        If a family names a node that there is not, or one twice, or its branches have not the same length.
+        If a family names an unknown node, or a node twice, or its branches differ in length.
     """
     members, seen = parameters.open_members(()), set[int]()
     families = members["swaps"].items() if "swaps" in members else []
@@ -80,7 +80,7 @@ def read_swaps(parameters: Value, group: Sequence[int]) -> Swaps:
 
 
 def checked_swaps(swaps: Swaps, merged: KindQuestion, number: Sequence[int], clock: Clock) -> list[Family]:
-    """Families in the nodes of a merged question; `number` maps each node to its merged one.
+    """Families of branches in the nodes of a merged question; `number` maps each node to its merged node.
 
     Nodes that are merged into one with those of other branches stay where they are.
 
@@ -109,7 +109,7 @@ def checked_swaps(swaps: Swaps, merged: KindQuestion, number: Sequence[int], clo
 def _faults(
     exact: KindQuestion, near: Sequence[Sequence[int]], first: list[int], other: list[int], names: Mapping[int, int]
 ) -> Iterator[str]:
-    """Why two branches are not interchangeable."""
+    """Yield reasons why two branches are not interchangeable."""
     for u, v in zip(first, other, strict=True):
         for what, values in (("work", exact.work), ("parameters", exact.params), ("need", exact.need)):
             if values[u] != values[v]:
@@ -185,7 +185,7 @@ def side_by_side(exact: KindQuestion, families: Sequence[Family]) -> tuple[KindQ
 def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
     """A smaller question with the same optimum if peaks count only by the needs of single nodes.
 
-    Nodes get new numbers; tensors without readers are removed. The list says where each node of the question has gone.
+    Nodes get new numbers; tensors without readers are removed. The list has the new number of each node.
 
     Raises
     ------
@@ -296,7 +296,7 @@ def ideals_bound(exact: KindQuestion, value: Fraction, clock: Clock, swaps: Swap
         Positive, in the time unit of the work.
     clock : Clock
     swaps : Swaps
-        Equal branches: one ideal stands for all that become one another where these change places.
+        Equal branches: one ideal stands for all ideals that exchanges of these branches make of it.
 
     Raises
     ------
@@ -314,12 +314,12 @@ def _by_either(
 ) -> Proof | None:
     """Proof for the merged question, or else for the original with peaks; None if both fail.
 
-    `prove` takes a question and, for each node of the original one, its number in that.
+    `prove` takes a question and the number that each original node has in it.
 
     Raises
     ------
     UndecidedError
-        If there is no proof, and one of both was not decided within its limits.
+        If there is no proof, and one of the two questions was not decided within its limits.
     """
     doubt, questions = None, [merge(exact, clock)]
     if exact.runs_nodes and exact.may_overflow_in_order:

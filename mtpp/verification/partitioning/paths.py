@@ -1,4 +1,4 @@
-"""Paths of blocks below a goal, from no nodes to all, over kinds of devices: over all ideals, in whole numbers."""
+"""Whether blocks below a goal cover all nodes over kinds of devices: paths through all ideals, in integers."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _Window = Callable[[int, int], tuple[int, int]]
 def blocks_lead_below(
     exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]] = ()
 ) -> bool:
-    """Whether some partition may have only blocks that cost less than the goal.
+    """Whether a partition may exist whose blocks all cost less than the goal.
 
-    Where there are rates for pairs of kinds, transfers count at these if layers are in a row, and else at the fastest
-    of each kind. Where that does not do, those of neighbouring blocks count, or the fastest from kinds that are used
-    before and to those that are left.
-    With windows as well, there has to be one at either.
+    With rates for pairs of kinds, transfers count at these rates if the nodes are in a row, else at the fastest rate of
+    each kind. If that excludes nothing, transfers count at the rates of the kinds of neighbouring blocks, and then at
+    the fastest rates from kinds used before a block and to kinds left after it. For a row with windows, a partition has
+    to exist by both counts.
 
     Parameters
     ----------
     goal : Fraction, optional
-        None: whatever they cost.
+        None: no limit on costs.
     windows : sequence of (node, first, last)
-        Places that nodes may be in.
+        First and last of the k device slots in which a node may run.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _rows_by_state(exact: ExactInstance, goal: Fraction) -> list[BlockRow]:
     Raises
     ------
     UndecidedError
-        If there are too many numbers of devices.
+        If there are too many combinations of numbers of devices.
     """
     kinds, states = range(len(exact.counts)), dict[tuple[int, Fraction, Fraction], NDArray[np.bool_]]()
     sizes = [count + 1 for count in exact.counts]
@@ -158,16 +158,16 @@ def blocks_lead_through(
     window: _Window | None = None,
     rows: Sequence[BlockRow] = (),
 ) -> bool:
-    """Whether a path of blocks leads from the first place to the last, with idle devices allowed.
+    """Whether a path of blocks leads from the first position to the last, with idle devices allowed.
 
     Parameters
     ----------
     blocks : sequence of lists
-        For each place but the last and each row, the later places where a block may end.
+        For each position but the last and each row, the later positions where a block may end.
     window : callable, optional
-        First and last of the k places of the pipeline that a block from one place to another may be in.
+        Function of two positions: first and last of the k device slots in which the block between them may run.
     rows : sequence of BlockRow
-        By default one for each kind.
+        Kind and prices of blocks; by default a row for each kind.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def _bits(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 class BlockPrices:
-    """Cost of any block, a set of nodes as bits, on each kind."""
+    """Costs of blocks, which are sets of nodes as bits, on each kind of device."""
 
     def __init__(self, exact: ExactInstance) -> None:
         self.exact, self._before = exact, _bits(exact.before)
@@ -207,12 +207,12 @@ class BlockPrices:
         self.larger, self.crossing = cache(self._larger), cache(self._crossing)
 
     def _larger(self, ideal: int) -> list[tuple[int, int]]:
-        """Nodes that an ideal may grow by, and the ideals with them."""
+        """Each node that may be added to an ideal, and the larger ideal."""
         nodes = (v for v in range(self.exact.n) if not ideal >> v & 1 and self._before[v] & ~ideal == 0)
         return [(v, ideal | 1 << v) for v in nodes]
 
     def _crossing(self, ideal: int) -> list[tuple[int, int, int]]:
-        """Makers, readers and sizes of the tensors that are made in an ideal and read outside it."""
+        """Producer and readers, as bits, and size of each tensor made in an ideal and read outside it."""
         return [tensor for tensor in self._tensors if tensor[0] & ideal and tensor[1] & ~ideal]
 
     def costs(self, block: Block) -> list[int | None]:
@@ -227,13 +227,13 @@ class BlockPrices:
         return costs
 
     def moved(self, first: int, last: int) -> tuple[int, int]:
-        """Units of bytes that the block between two ideals receives and sends."""
+        """Bytes that the block between two ideals receives, and bytes that it sends [`byte_unit`]."""
         block = last & ~first
         received = sum(size for _, readers, size in self.crossing(first) if readers & block)
         return received, sum(size for maker, _, size in self.crossing(last) if maker & block)
 
     def blocks_from(self, first: int, rows: Sequence[BlockRow]) -> Iterator[tuple[int, Block]]:
-        """Yield the blocks that begin behind an ideal and whose work is below the goal of a row, and where they end."""
+        """Yield (ideal at its end, block) for the blocks behind an ideal whose work is below the goal of some row."""
         exact, level = self.exact, {first: Block.empty(self.exact)}
         while level:
             following: dict[int, Block] = {}
@@ -257,7 +257,7 @@ class BlockPrices:
 
 
 class Block(NamedTuple):
-    """A set of nodes as bits, and what it takes."""
+    """A set of nodes as bits, with its work on each kind and its memory."""
 
     nodes: int
     works: Sequence[int]  # of each kind
@@ -266,7 +266,7 @@ class Block(NamedTuple):
 
     @classmethod
     def empty(cls, exact: ExactInstance) -> Block:
-        """No nodes."""
+        """The block without nodes."""
         return cls(0, [0] * len(exact.work), 0, 0)
 
     def with_node(self, exact: ExactInstance, v: int) -> Block:
@@ -276,7 +276,7 @@ class Block(NamedTuple):
 
 
 def _ends_of_blocks(prices: BlockPrices, first: int, rows: Sequence[BlockRow]) -> list[list[int]]:
-    """For each row, the possible ends of blocks below the goal that start behind an ideal."""
+    """For each row, the ideals at which blocks below the goal end that begin behind the ideal `first`."""
     ends: list[list[int]] = [[] for _ in rows]
     for last, block in prices.blocks_from(first, rows):
         costs, (received, sent) = prices.costs(block), prices.moved(first, last)
@@ -374,18 +374,18 @@ def stages_lead_below(
 ) -> bool:
     """Whether a path of blocks of consecutive layers, each below the goal, covers all layers.
 
-    For each place, kind of the block before and kind of the next one there is a table of truths: the numbers of devices
-    that lead there.
+    For each position, kind of the block before it and kind of the block behind it, a Boolean table tells with which
+    numbers of devices the position can be reached.
 
     Parameters
     ----------
     passing : sequence of int
-        Units of bytes that pass each place.
+        Bytes that cross each position [`byte_unit`].
     costs_from : callable
-        For each kind the costs, without transfers, of the blocks that begin at a place, the shortest first; None where
-        there may be none.
+        Function of a position: for each kind the costs, without transfers, of the blocks that begin there, the shortest
+        first; None for a block that is not allowed.
     goal : Fraction, optional
-        None: whatever they cost.
+        None: no limit on costs.
 
     Raises
     ------
@@ -418,7 +418,7 @@ def _steps_lead_below(
     goal: Fraction | int | None,
     clock: Clock,
 ) -> bool:
-    """Whether steps lead from place 0 to the last, as `stages_lead_below` says; times are in one unit."""
+    """Whether blocks lead from position 0 to the last, with tables as in `stages_lead_below`; times are in one unit."""
     kinds, (none, shift) = range(len(exact.counts)), _states(exact)
     if (last + 1) * len(kinds) * (len(kinds) + 1) * none.size > MOST_TRUTHS:
         raise UndecidedError(f"there are {none.size} numbers of devices for {last} layers and pairs of kinds")
@@ -445,10 +445,11 @@ def _steps_lead_below(
 
 
 def _pairs_lead_below(prices: BlockPrices, ideals: Sequence[int], goal: Fraction, clock: Clock) -> bool:
-    """Whether blocks lead from no nodes to all, below the goal, that know the kinds of those before and behind them.
+    """Whether blocks below the goal cover all nodes, if transfers between neighbours count at the rate of their kinds.
 
-    The last node of an ideal that has one alone is in the block before, and the first node of what is left in the one
-    behind. What the one makes and the other reads takes the rate of these kinds, all else the fastest.
+    If an ideal has a single last node, that node is in the block before; if the other nodes have a single first node,
+    that node is in the block behind. Tensors made by that last node, or read by that first node, count at the rate of
+    the two kinds when they are received or sent; all others count at the fastest rates.
     """
     exact, kinds, place = prices.exact, range(len(prices.exact.counts)), {ideal: i for i, ideal in enumerate(ideals)}
     whole = lcm(*(x.denominator for row in exact.receiving for x in row), *(x.unit.denominator for x in exact.scales))
@@ -487,10 +488,10 @@ def least_sum_of_stages(
     goal: Fraction | None,
     clock: Clock,
 ) -> Fraction | None:
-    """Least sum of costs over paths of blocks that each cost less than the goal; None without one.
+    """Least sum of costs over paths of blocks that each cost less than the goal; None if there is no path.
 
-    There are tables as for `stages_lead_below`, of the least sums that lead there, in a unit in which all are whole;
-    kinds before and behind a block matter where there are rates for pairs alone. None if no blocks lead there.
+    Parameters and tables are as for `stages_lead_below`; the tables hold least sums, in a unit in which all are
+    integers. Kinds of neighbouring blocks matter only with rates for pairs of kinds.
 
     Raises
     ------
@@ -580,7 +581,7 @@ def _states(exact: ExactInstance) -> tuple[_Truths, Callable[[_Truths, int], _Tr
 
 
 def _next_in_sequence(table: _Truths, sequence: Sequence[int], t: int) -> _Truths:
-    """Table by devices passed after the next device of kind t is taken."""
+    """Boolean table by number of devices passed, after the next device of kind t has been taken."""
     following = np.zeros_like(table)
     for d in np.flatnonzero(table).tolist():
         if t in sequence[d:]:

@@ -121,9 +121,9 @@ class _Question:
         return sum(self._exact.params[v] for v in inside) + sum(x for users, x in self._exact.shared if users & inside)
 
     def holds(self, sides: Sequence[_Side], copies: Callable[[Sequence[int]], int]) -> bool:
-        """Whether each possible block of the node leaves a side that is too costly, or has too many blocks.
+        """Whether, for each block that the node may be in, one side costs too much or needs too many blocks.
 
-        `copies` says in how many blocks a parameter of these users is at least.
+        `copies` gives, from the users of a parameter, the least number of blocks that hold it.
         """
         k, goal, loads = self._exact.k, self._goal, list[tuple[int, int, int]]()
         for side in sides:

@@ -99,7 +99,7 @@ def _heads(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
-    """Prove a claim by nodes that start after a and precede b, and share the devices."""
+    """Prove a claim by a window: the nodes with earliest starts and least times after of at least its two numbers."""
     a, b = _pair(claim.parameters.open_members(("window",))["window"])
     slack = ROUNDING * task.step_time
     least = [(Fraction(x) * (1 - ROUNDING) - slack) / bounds.unit for x in (a, b)]

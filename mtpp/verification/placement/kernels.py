@@ -1,7 +1,7 @@
-"""Compiled loops of the second opinion on placements: rows of the nodes before a node, and longest groups and windows.
+"""Compiled loops that prove bounds on placements: earliest starts, and longest groups and windows of nodes.
 
-All times are whole numbers, at most a known one, so that sums of as many as there are nodes stay below 2^62. A time
-that passes between the ends of two nodes is -1 where they have to share a device.
+All times are integers with an upper limit, so that sums over all nodes stay below 2^62. The least time between the ends
+of two nodes is -1 where they have to share a device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Side(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows that some node still reads, in slots: nodes before a node, and times between their ends."""
+    """Rows still needed by some node, in slots: the nodes before a node, and least times from their ends to its end."""
 
     slot: IntArray  # (n,) of each node
     readers: IntArray  # (n,) how many nodes still read the row
@@ -51,9 +51,10 @@ def raise_starts(
     limit: int,
     ceiling: int,
 ) -> None:
-    """Raise the earliest starts of the nodes at places `begin` to `end` of the order, and join groups below a limit.
+    """Raise in place the earliest starts of the nodes `begin` to `end` - 1 of the order, and join their groups.
 
-    `share` is a little less than one over the capacity of all devices; without a limit that is -1.
+    `share` is slightly less than 1 / the capacity of all devices. Groups are joined for steps of at most `limit`; they
+    are not if it is -1.
     """
     n = len(work)
     near, far, seen = np.empty(n, np.int64), np.empty(n, np.int64), np.full(n, -1, np.int64)
@@ -162,7 +163,7 @@ def _through(
     rest: IntArray,
     early: IntArray,
 ) -> int:
-    """Earliest time when a device may have run the nodes that must be with another one, and `count` further nodes."""
+    """Earliest end on one device of the nodes that must share it with a node, and of `count` further nodes."""
     time, none = 0, True
     for i in range(len(by_start)):
         if rank[i] < count:
@@ -182,7 +183,7 @@ def _join(
     late: IntArray,
     limit: int,
 ) -> None:
-    """Put into the group of v all nodes of its row that would be too late on another device."""
+    """Join with the group of v, in place, the groups of nodes before v that would be too late on another device."""
     for u in member:
         if far[u] >= 0 and early[u] + work[u] + far[u] + work[v] + late[v] > limit:
             old, new = group[u], group[v]
@@ -193,7 +194,10 @@ def _join(
 
 @compiled
 def longest_group(nodes: IntArray, work: IntArray, rest: IntArray, early: IntArray, late: IntArray) -> int:
-    """The most that some of these nodes, the latest first, take on one device with what is around all of them."""
+    """Largest lower bound from a set of these nodes on one device: earliest start, work and pauses, least time after.
+
+    `nodes` are in the order of falling earliest starts.
+    """
     best = 0
     for last in nodes:
         total = 0
@@ -206,7 +210,10 @@ def longest_group(nodes: IntArray, work: IntArray, rest: IntArray, early: IntArr
 
 @compiled
 def longest_window(nodes: IntArray, work: IntArray, early: IntArray, late: IntArray, share: float) -> int:
-    """The most that some of these nodes, the latest first, take on all devices with what is around all of them."""
+    """Largest lower bound from a set of these nodes on all devices: earliest start, work by `share`, least time after.
+
+    `nodes` are in the order of falling earliest starts.
+    """
     best = 0
     for last in nodes:
         total = 0

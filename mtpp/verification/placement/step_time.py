@@ -288,7 +288,7 @@ _PIECE, _LARGEST = 64, 2**31
 
 @dataclass
 class TimeBounds:
-    """Facts proved about all steps, or about those that take at most `limit`."""
+    """Bounds on times, proved for all steps or for those that take at most `limit`, in integers of `unit`."""
 
     unit: Fraction  # in the time unit of the work
     work: IntArray  # on the fastest device
@@ -304,7 +304,7 @@ class TimeBounds:
 
     @classmethod
     def of(cls, step: Step, instance: PlacementInstance, step_time: Fraction) -> TimeBounds:
-        """Initial facts about a question."""
+        """Trivial bounds of a question: every node may start at 0; the unit is a fraction of `step_time`."""
         devices, n = devices_of_kinds(instance), len(step.outputs)
         bits = min(_MOST_BITS_OF_STARTS, _SUM_BITS - n.bit_length())
         unit = step_time / 2**bits
@@ -348,11 +348,11 @@ class TimeBounds:
         return not all(np.array_equal(old, other) for old, other in zip(before, new, strict=True))
 
     def longest_node(self) -> int:
-        """Longest time of a node with all that must come before and after it."""
+        """Longest time of a node with all that must come before and after it [`unit`]."""
         return int((self.early + self.work + self.late).max())
 
     def longest_group(self, clock: Clock) -> int:
-        """Longest time of some nodes of a device with all that must come before and after them."""
+        """Longest time of some nodes of a group, on one device, with all that must come before and after [`unit`]."""
         best, by_start = 0, np.argsort(-self.early, kind="stable")
         by_group = by_start[np.argsort(self.group[by_start], kind="stable")]
         for nodes in np.split(by_group, np.flatnonzero(np.diff(self.group[by_group])) + 1):

@@ -1,4 +1,4 @@
-"""Check of plans of the papers' model, shares of network cards among it."""
+"""Verify plans of microbatches in the papers' model, also with shared network cards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mtpp.verification.verdict import (
 
 
 def least_work(instance: TrainingInstance) -> Fraction:
-    """The least work of the busiest device, if each layer has the number of replicas that repeats least."""
+    """Lower bound on the work of the busiest device [s]: every layer has the number of replicas that repeats least."""
     chain, V, total = instance.chain, instance.cluster.n, Fraction(0)
     for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):
         share = Fraction(1)
@@ -63,12 +63,12 @@ class Operation:
 
     @property
     def needs(self) -> tuple[tuple[Port, Fraction], ...]:
-        """Part of each port that it takes at full speed."""
+        """Ports, each with the part of it that the operation takes at full speed."""
         return tuple((port, load / self.alone) for port, load in self.loads) if self.alone else ()
 
 
 class Cards:
-    """The cards of a cluster; without a network its links share nothing, as if all devices were in one server."""
+    """Network cards of a cluster; without a network its links share nothing, as if all devices were in one server."""
 
     def __init__(self, instance: TrainingInstance) -> None:
         network = instance.network
@@ -89,7 +89,7 @@ class Cards:
             self._rates["out", h], self._rates[self._enters(h)] = Fraction(out), Fraction(home)
 
     def transfer(self, size: float, senders: Sequence[int], receivers: Sequence[int]) -> Operation | None:
-        """A transfer; None without a link."""
+        """The transfer of `size` bytes from senders to receivers; None without a link."""
         if size == 0 or tuple(senders) == tuple(receivers):
             return Operation(Fraction(0), ())
         part = Fraction(size) / (len(senders) * len(receivers))
@@ -102,7 +102,7 @@ class Cards:
         return self._operation(part, [self._links[v][w] for v, w in pairs], bytes_through)
 
     def allreduce(self, size: Fraction, devices: Sequence[int]) -> Operation | None:
-        """An AllReduce; None without a link."""
+        """The AllReduce of `size` bytes among devices; None without a link."""
         r = len(devices)
         if r == 1 or size == 0:
             return Operation(Fraction(0), ())
@@ -125,7 +125,7 @@ class Cards:
 
 
 def progress(needs: Sequence[tuple[tuple[Port, Fraction], ...]]) -> list[Fraction]:
-    """Speeds of operations that run at one time, 1 where nothing holds them back."""
+    """Speeds of simultaneous operations by max-min fair shares of ports, from the ports that each needs; at most 1."""
     speeds: list[Fraction | None] = [None if need else Fraction(1) for need in needs]
     while None in speeds:
         used: dict[Port, Fraction] = {}
@@ -195,7 +195,7 @@ def _faults_of_orders(stated: StatedTimeline) -> Iterator[str]:
 
 
 def deadlocks(stated: StatedTimeline) -> Iterator[str]:
-    """The first pass of each group that waits forever, if orders deadlock."""
+    """Yield the first pass of each group that waits forever, if the orders deadlock."""
     places, done, moved = [0] * len(stated.orders), set[tuple[int, str, int]](), True
     while moved:
         moved = False
@@ -292,7 +292,7 @@ class PlanPasses:
         return {"F": forward, "B": backward + again, "I": first + again, "W": backward - first}[letter]
 
     def operation(self, kind: str, n: int, m: int) -> Operation:
-        """A transfer after stage n, or the AllReduce of stage m."""
+        """The transfer after stage n, forward for the kind "send", else backward; or the "allreduce" of stage m."""
         return self.reduces[m] if kind == "allreduce" else (self.sends if kind == "send" else self.receives)[n]
 
     def peaks(self, orders: Sequence[Order]) -> list[Fraction]:
@@ -319,7 +319,7 @@ class PlanPasses:
         return peaks
 
     def _stored(self, n: int) -> tuple[Fraction, Fraction]:
-        """Bytes of a microbatch that a replica keeps, and the part of its input."""
+        """Bytes of a microbatch that a replica of stage n keeps, and the bytes of its input."""
         chain, (i, j), r = self.instance.chain, self.cuts[n : n + 2], len(self.devices[n])
         arriving = Fraction(float(chain.forward_bytes[i - 1])) if i else Fraction(0)
         return _sum(chain.stored, i, j) / r, arriving / r

@@ -41,7 +41,7 @@ _POINTS, _MOST_POINTS = 24, 20_000_000
 
 
 class Layers(NamedTuple):
-    """Sums before each of L layers and the end, times by numbers of replicas."""
+    """Prefix sums over L layers, of times for each number of replicas up to V, and limits of the question."""
 
     forward: FloatArray  # (V + 1, L + 1) [s]
     first: FloatArray  # (V + 1, L + 1): backward passes up to the gradients of inputs, or all of them [s]
@@ -58,7 +58,7 @@ class Layers(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Most that any choice of devices reaches, by numbers of devices [bytes/s]."""
+    """Largest rates that any choice of devices reaches, by number of devices up to V [bytes/s]."""
 
     packed: FloatArray  # (V + 1,): slowest link of an AllReduce in one server
     spread: FloatArray  # (V + 1,): the same over several
@@ -182,7 +182,7 @@ def _at_least(M: int, resident: float, forward: float, backward: float, rest: fl
 
 @compiled
 def _over(size: float, rate: float) -> float:
-    """Time of bytes; none where there are none, no end without a link [s]."""
+    """Time of `size` bytes at a rate [s]: 0 for no bytes, infinite without a link."""
     if size <= 0.0:
         return 0.0
     return size / rate if rate > 0.0 else np.inf
@@ -192,7 +192,7 @@ def _over(size: float, rate: float) -> float:
 def _transfer(
     layers: Layers, rates: Rates, layer: int, sender: tuple[int, int], receiver: tuple[int, int]
 ) -> tuple[float, float]:
-    """Least time to a stage that begins with a layer, and back; infinite where kinds cannot follow each other."""
+    """Least time to a stage that begins with a layer, and back [s]; infinite if the kinds cannot follow each other."""
     (q, kind), (r, other) = sender, receiver
     forward_bytes, backward_bytes, g = layers.forward_bytes[layer], layers.backward_bytes[layer], rates.size
     if q < kind <= g:  # the next stage lies in the same server
@@ -269,7 +269,7 @@ def _add(a1: FloatArray, a2: FloatArray, n: int, x: float, y: float) -> int:
 
 @compiled
 def _merge(a1: FloatArray, a2: FloatArray, n: int) -> int:
-    """Make one point of two neighbours, no larger in both values; return the new length of the front."""
+    """Replace two neighbouring points by the minimum of their values; return the new length of the front."""
     gaps = np.diff(a1[:n]) - np.diff(a2[:n])
     k = int(gaps.argmin())
     for m in range(k, n - 1):
@@ -384,7 +384,7 @@ def _rates(instance: TrainingInstance) -> Rates:
 
 
 def _joined(links: FloatArray) -> FloatArray:
-    """(V + 1,) by size, the rate of the slowest link that joins so many devices when fastest links are taken first."""
+    """(V + 1,) for each size, the rate of the link that first joins so many devices, with the fastest links first."""
     V = len(links)
     slowest, group, size = np.zeros(V + 1), list(range(V)), 1
     slowest[:2] = np.inf
@@ -399,7 +399,7 @@ def _joined(links: FloatArray) -> FloatArray:
 
 
 def _all_linked(links: FloatArray) -> FloatArray:
-    """(V + 1,) by size, a rate that the slowest link within no group of so many devices exceeds [bytes/s]."""
+    """(V + 1,) for each size, an upper bound on the slowest link within any group of so many devices [bytes/s]."""
     V = len(links)
     rates = sorted({0.0, *links[~np.eye(V, dtype=bool)].tolist()})
     slowest = np.full(V + 1, np.inf)
@@ -410,7 +410,7 @@ def _all_linked(links: FloatArray) -> FloatArray:
 
 
 def _may_hold(fast: NDArray[np.bool_], size: int) -> bool:
-    """Whether so many devices may all be linked: those with fast links to as many others are joined by them."""
+    """Whether `size` devices may be linked in pairs: so many with that many fast links are connected by these links."""
     fast = fast | np.eye(len(fast), dtype=bool)
     candidates, before = np.ones(len(fast), dtype=bool), 0
     while candidates.sum() != before:
@@ -430,7 +430,7 @@ def _may_hold(fast: NDArray[np.bool_], size: int) -> bool:
 
 @compiled
 def _loads(servers: IntArray, leaves: FloatArray, enters: FloatArray, half: bool) -> FloatArray:
-    """(V + 1, V + 1) seconds a byte that the busiest card needs at least, to send from q devices to r others.
+    """(V + 1, V + 1) least seconds per byte on the busiest card when q devices send to r others.
 
     The least over all ways in which the devices may lie on the servers.
     """

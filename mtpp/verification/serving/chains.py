@@ -1,4 +1,4 @@
-"""Stages of deployments a second time: times, bytes, and whether some chain is fast enough.
+"""Stages of deployments, computed again: times, bytes, and whether some chain is fast enough.
 
 Numbers are rational until a coefficient is rounded to 10^-18 s, as the definition says (docs/serving.md).
 """
@@ -57,7 +57,7 @@ class ExactStages:
         self.times = cache(self._times)
 
     def _rates(self, servers: Servers, t: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Products of weights, products of attention, and bytes of t devices in a second, bytes of a link."""
+        """Rates of t devices: FLOP/s of weights and of attention, bytes/s of memory, and bytes/s of a link."""
         constants = self.question.constants
         gain = {16: 1.0, 8: servers.eight, 4: servers.four}[self.bits]
         plain = Fraction(constants.flops) * Fraction(servers.peak_flops) * t
@@ -116,7 +116,7 @@ class ExactStages:
         return max(computed * b, _rounded(self.ends[1] * logits / memory)) // _UNITS
 
     def _times(self, b: int) -> IntArray:
-        """(T, D, L + 1) sums of times before each layer, the head with the last one [10^-12 s]."""
+        """(T, D, L + 1) prefix sums of the times of layers, the head with the last layer [10^-12 s]."""
         rows, alone = [], self.question.prefill == "prompts"
         for servers in self.question.servers:
             of_servers = []
@@ -133,7 +133,7 @@ class ExactStages:
         return np.array(rows, dtype=np.int64)
 
     def prompts(self) -> IntArray:
-        """(T, D, L + 1) sums of times of a single prompt before each layer [10^-12 s]."""
+        """(T, D, L + 1) prefix sums over layers of the times of a single prompt [10^-12 s]."""
         rows = []
         for servers in self.question.servers:
             of_servers = []
@@ -170,7 +170,7 @@ class ExactStages:
         return min((_rounded(Fraction(question.constants.latency)) + b * each) // _UNITS, self.ceiling)
 
     def weights(self, t: int) -> list[int]:
-        """Sums of bytes of a device before each layer, with embedding and head."""
+        """(L + 1,) prefix sums over layers of weight bytes on a device, with embedding and head."""
         model = self.question.model
         shapes = [
             -(-width * (shape.weights + shape.experts * shape.expert) // t) - (-width * shape.whole // 1)
@@ -191,7 +191,7 @@ class ExactStages:
         return int(self.ends[0] * self.question.model.tied // t)
 
     def caches(self, t: int) -> list[int]:
-        """Sums of bytes of a sequence on a device before each layer."""
+        """(L + 1,) prefix sums over layers of cache bytes of a sequence on a device."""
         question = self.question
         tokens = Fraction(question.input + question.output)
         if question.reserve == "mean":
@@ -255,8 +255,8 @@ def chain_exists(
 ) -> int:
     """1 if some chain keeps the limits, 0 if none does, -1 if there were too many labels to say.
 
-    A state are the servers that stages from a layer on may still begin, and devices of the server before that are free;
-    its labels are sums of times and of prompts from there to the end.
+    A state is a layer, the servers left for stages from this layer on, and the free devices of the server in use; its
+    labels are pairs of sums, of step times and of prompt times, from there to the end.
     """
     types, layers = len(counts), time.shape[2] - 1
     vectors, free_states = 1, 1
@@ -330,7 +330,7 @@ def chain_exists(
 
 
 class ChainChecks:
-    """Questions whether chains exist, on tables that are made once."""
+    """Tests whether chains within limits exist, with tables that are computed once."""
 
     def __init__(self, stages: ExactStages) -> None:
         self.stages, question = stages, stages.question
@@ -343,7 +343,7 @@ class ChainChecks:
         self.prompts = stages.prompts() * self.has_patience
 
     def exists(self, devices: list[tuple[int, int]], batch: int, goal: Goal, degree: int) -> bool | None:
-        """Whether a chain of stages of one degree, or of any for 0, keeps a goal at a batch; None if that is open."""
+        """Whether a chain of stages of a tensor degree, any if 0, meets a goal at a batch size; None if undecided."""
         stages = self.stages
         steps = prod(count + 1 for count, _ in devices) * (1 + sum(size for _, size in devices))
         layers, labels = len(stages.order), _LABELS if self.has_patience else 1

@@ -48,7 +48,7 @@ def verify_deployment(document: Value, limits: Limits) -> Verdict:
     Raises
     ------
     InputError
-        If this is none, or the parameters of a bound are not of the kind that its method needs.
+        If the document is no such certificate, or the parameters of a bound are not of the kind that its method needs.
     OutOfTimeError
         If the time ends before the numbers of the answer are checked.
     """
@@ -68,7 +68,7 @@ def verify_deployment(document: Value, limits: Limits) -> Verdict:
 
 
 def _pools(question: DeploymentInstance, clock: Clock) -> dict[bool, ExactStages]:
-    """Costs of chains for each pool: True for the pool of prompts, False for all others."""
+    """Times and bytes of stages for each pool: True for the pool of prompts, False for any other."""
     if question.prefill != "pools":
         return {False: ExactStages(question, clock)}
     together = min(question.batch, max(1, 8192 // question.input))
@@ -308,7 +308,7 @@ def _check(question: DeploymentInstance, pools: dict[bool, ExactStages], claim: 
 
 
 def _device_seconds(question: DeploymentInstance, stages: ExactStages, clock: Clock) -> tuple[Fraction | None, str]:
-    """Bound by the seconds of all devices, and its derivation; None if it proves nothing.
+    """Bound by the total time of all devices, and its derivation; None if it proves nothing.
 
     Sizes of batches are taken in ranges: a batch of a range takes at least the time of its smallest size, and makes at
     most as many tokens as its largest.
@@ -390,7 +390,7 @@ def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, F
 
 
 def _unbeaten(triples: list[_Triple]) -> Iterator[_Triple]:
-    """Triples that no other exceeds in all three numbers."""
+    """Pareto front of triples: those that no other triple equals or exceeds in all three numbers."""
     seen: list[tuple[Fraction, Fraction]] = []  # of those before: tokens fall, and what stays within rises
     for prompts, tokens, within in sorted(set(triples), reverse=True):
         place = bisect_right(seen, -tokens, key=lambda row: -row[0])  # those before it have as many tokens
@@ -402,7 +402,7 @@ def _unbeaten(triples: list[_Triple]) -> Iterator[_Triple]:
 
 
 def _chain_rates(stages: ExactStages, proofs: Value, clock: Clock) -> tuple[dict[_Devices, Fraction], int] | str:
-    """Proved limits on rates of chains and the number of boxes; or the fault of a proof."""
+    """Proved upper bounds on rates of chains by devices, and the number of boxes; or the fault of a proof."""
     question, checks = stages.question, ChainChecks(stages)
     rates: dict[_Devices, Fraction] = {}
     boxes = 0

@@ -129,7 +129,7 @@ def _needs(operators: ComputationGraph, layer: list[int], n: int) -> list[Fracti
 
 
 def _tensors(graph: ComputationGraph, place: list[int]) -> _Tensors:
-    """Bytes by producer and readers, as places of layers."""
+    """Bytes of tensors that leave a layer, by (layer of the producer, layers of the readers)."""
     tensors_by_place: _Tensors = Counter()
     tensors = graph.tensors
     start, readers = tensors.start.tolist(), tensors.consumers.tolist()
@@ -153,7 +153,7 @@ def _unequal_tensors(claimed: _Tensors, true: _Tensors) -> Iterator[str]:
 
 
 def batches(stated: StatedServing) -> int:
-    """Batches whose caches each stage holds."""
+    """Number of batches whose caches each stage holds."""
     return 1 if stated.in_flight is None else stated.in_flight
 
 
@@ -174,7 +174,7 @@ class LayerRange(NamedTuple):
 
 
 def passing_bytes(exact: ExactInstance) -> list[int]:
-    """(n + 1,) bytes that cross each place of nodes in a row, in units."""
+    """(n + 1,) bytes that cross each position before, between and after the nodes of a row [`exact.byte_unit`]."""
     passing = [0] * (exact.n + 1)
     for producer, readers, size in exact.tensors:
         passing[producer + 1] += size if readers else 0
@@ -306,7 +306,7 @@ def verify_serving(document: Value, limits: Limits) -> Verdict:
     Raises
     ------
     InputError
-        If this is none.
+        If the document is no serving front.
     OutOfTimeError
         If the time ends before all is checked.
     """

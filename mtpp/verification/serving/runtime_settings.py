@@ -149,14 +149,14 @@ def stages_of_layers(runtime: str, settings: str, layers: int) -> list[int]:
     runtime : str
         Name of a runtime.
     settings : str
-        What it is told.
+        Settings of the runtime, as text.
     layers : int
         Number of layers.
 
     Raises
     ------
     ValueError
-        If the runtime is unknown, or does not understand this.
+        If the runtime is unknown, or does not accept the settings.
     """
     try:
         if runtime in _COUNTS and runtime != "llama-cpp":

@@ -1,1 +1,1 @@
-"""Independent verification of training plans in a grid."""
+"""Independent verification of training plans with degrees of parallelism."""

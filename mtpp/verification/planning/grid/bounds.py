@@ -1,6 +1,6 @@
-r"""Bounds on plans with degrees, proved again.
+r"""Bounds on plans with degrees of parallelism, proved again.
 
-**Bounds on all plans in a grid, proved a second time.**
+**Bounds on all plans with degrees of parallelism, proved a second time.**
 
 *work-grid*: on K devices of each of d pipelines, M microbatches take at least :math:`M \sum_l \min_t t (f + b) / K`.
 
@@ -143,7 +143,7 @@ class Setting:
 
     @property
     def work(self) -> float:
-        """Even share of all work of a device [s]."""
+        """Least work of all layers, divided evenly among the devices [s]."""
         layers = range(self.chain.n)
         least = [min(t * _both(self.ways[t][layer][0]) for t in self.tensor) for layer in layers]
         return float(self.M * sum(least) / self.K)
@@ -151,7 +151,7 @@ class Setting:
     def least_below(self, ceiling: float, clock: Clock, across: bool = False) -> float:
         """Least of max(Z1, Z2), two lower bounds on a plan's time, over plans below the ceiling.
 
-        With `across` over plans of which some neighbours are in two servers.
+        With `across`, over plans in which some neighbouring stages are in two servers.
         """
         L, best, fixed = self.chain.n, math.inf, self.question.fixed.pp
         before, before_forward, need = self._prefixes()
@@ -230,20 +230,20 @@ class Setting:
         return max(least, busy)
 
     def layer(self, t: int, layer: int) -> tuple[float, float]:
-        """Forward and backward time of a layer without recomputation."""
+        """Forward and backward time of a layer without recomputation [s]."""
         way = self.ways[t][layer][0]
         return way.forward, way.input_backward + way.weight_backward
 
     def sent(self, t: int, layer: int) -> float:
-        """Time to send the output of a layer to the next stage."""
+        """Time to send the output of a layer to the next stage [s]."""
         return self._plain(t, layer, layer + 1)[4]
 
     def after(self, t: int, i: int, j: int) -> float:
-        """Time after the last backward pass of a stage with layers i … j - 1."""
+        """Time after the last backward pass of a stage with layers i … j - 1 [s]."""
         return self._plain(t, i, j)[2]
 
     def passes(self, t: int, i: int, j: int, resident: int, more: float = 0.0) -> float | None:
-        """Time of both passes of layers i … j - 1 if they fit with `more` bytes of room; else None."""
+        """Time of both passes of layers i … j - 1 if they fit with `more` bytes of room [s]; else None."""
         stage = self._stage(t, i, j, resident, more)
         return None if stage is None else stage[0]
 
@@ -257,7 +257,7 @@ class Setting:
         return max(stored for _, stored in fastest)
 
     def _prefixes(self) -> tuple[list[float], list[float], list[float]]:
-        """Prefix sums over layers of least pass times and of device seconds."""
+        """Prefix sums over layers: least times of both passes, of the forward pass, and device seconds of both [s]."""
         rows: tuple[list[float], list[float], list[float]] = ([0.0], [0.0], [0.0])
         for layer in range(self.chain.n):
             plain = [(t, self.ways[t][layer][0]) for t in self.tensor]
@@ -273,7 +273,7 @@ class Setting:
     def _stage(
         self, t: int, i: int, j: int, resident: int, more: float = 0.0
     ) -> tuple[float, float, float, float] | None:
-        """Times of a stage with layers i … j - 1: both passes, forward pass, end, transfer."""
+        """Times of a stage with layers i … j - 1 [s]: both passes, forward pass, after the last pass, transfer."""
         (forward, flow), backward, after, room, c = self._plain(t, i, j)
         again = self._again(t, i, j, resident, room + more)
         if again is None:
@@ -352,7 +352,7 @@ class Setting:
 
 
 def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
-    """(bytes, time) of all divisions of equal layers among their configurations, below a cap."""
+    """Pareto front of (bytes, time) over divisions of equal layers among configurations with buffers up to `cap`."""
     plain = _both(menu[0])
     menu = [way for way in menu if way.working_bytes <= cap]
     if not menu:
@@ -386,8 +386,9 @@ _NUMBERS = [member.name for member in fields(Configuration) if member.name not i
 def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
     """Relaxed chains with one kind of layer between the ends, for which no plan takes longer.
 
-    Of each way to run one it has the least numbers of the heaviest layers, by their parameters, and by their time, of
-    so many that their number times the least weight is largest. The others are left out.
+    There are two, which weigh layers by parameters and by time. Each keeps the m heaviest layers between the ends, with
+    m such that m times the least weight among them is largest, and leaves the others out; all layers kept get the least
+    values among them for each configuration.
     """
     groups = []
     for names in (("parameters", "expert_parameters"), ("forward", "input_backward", "weight_backward")):
@@ -417,7 +418,7 @@ def _of_one_kind(chain: ConfiguredChain, layers: Sequence[ConfiguredLayer]) -> C
 
 
 def may_hold(setting: Setting, whole: Setting, ceiling: float, clock: Clock) -> bool:
-    """Whether groups could hold all layers of an equalised chain below a time."""
+    """Whether groups of devices could hold all layers of an equalised chain below the time `ceiling` [s]."""
     fixed, v, K, M = setting.question.fixed.pp, setting.question.fixed.v or 2, setting.K, setting.M
     for number in range(len(setting.tensor)):
         others = _Others.of(setting, whole, setting.tensor[: number + 1])
@@ -455,13 +456,13 @@ class _Others:
         return cls(tensor, layers, layers - n, between, (first, equal, last), both, there, sent, after)
 
     def transfers(self, S: int, v: int) -> float:
-        """Time of all transfers of a microbatch, by a lower bound on the number of boundaries."""
+        """Lower bound on the time of all transfers of a microbatch with S groups and v turns on each [s]."""
         first, inner, at_last = self.sent
         return 2 * (first + (2 * v - 2) * at_last + (S - 2) * v * inner)
 
 
 def _groups_hold(setting: Setting, others: _Others, S: int, ceiling: float, clock: Clock) -> bool:
-    """Whether S groups could hold all layers below a time."""
+    """Whether S groups of devices could hold all layers below the time `ceiling` [s]."""
     work, least = -math.inf, 0.0
     while work < least < math.inf:
         work, value = least, np.full((2, setting.K + 1, setting.chain.n - 1), math.inf)

@@ -1,8 +1,8 @@
-"""Costs of a plan in a grid, computed a second time from its question, in fractions.
+"""Costs of a plan with degrees of parallelism, computed a second time from its question, in fractions.
 
-Numbers of a layer are those of one device. A device keeps w + g + o bytes a number, of which ZeRO 1 divides o, 2 also
-g and 3 also w among the devices that hold the same numbers: pipelines times context degree, of experts divided by the
-expert degree.
+Numbers (parameters) of a layer are those on one device. A device keeps w + g + o bytes for each number, of which ZeRO
+1 divides o, 2 also g and 3 also w among the devices that hold the same numbers: pipelines times context degree, of
+experts divided by the expert degree.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def copies_of(question: GridInstance, degrees: tuple[int, int, int], pipelines: 
 def ring_rates(
     question: GridInstance, in_server: int | None, degrees: tuple[int, int, int]
 ) -> tuple[Fraction, Fraction]:
-    """Rates of rings for dense parameters and for experts, by devices of a rank in each server."""
+    """Rates of rings for dense parameters and for experts, with `in_server` devices of a rank in each server."""
     servers, (tp, _, ep) = question.servers, degrees
     inner, outer = Fraction(servers.inner), Fraction(servers.outer)
     if in_server is None:
@@ -78,7 +78,7 @@ def ring_rates(
 
 
 def transfer_time(question: GridInstance, size: Fraction, near: bool) -> Fraction:
-    """Time to send `size` bytes to another device, within a server if `near`."""
+    """Time to send `size` bytes to another device, within a server if `near` [s]."""
     servers = question.servers
     if near or not size:
         return size / (Fraction(servers.reached) * Fraction(servers.inner))
@@ -93,7 +93,7 @@ def after_time(
     rates: tuple[Fraction, Fraction],
     whole: bool,
 ) -> Fraction:
-    """Time after the last backward pass, without the exchange of tied parameters."""
+    """Time of gradient exchange and update after the last backward pass [s], without that of tied parameters."""
     w, g, update = (
         Fraction(x) for x in (question.state_bytes.weights, question.state_bytes.gradients, question.update_time)
     )
@@ -111,7 +111,7 @@ def meanwhile(
     rates: tuple[Fraction, Fraction],
     whole: bool,
 ) -> tuple[Fraction, Fraction]:
-    """Time that replicas communicate during a forward and a backward pass."""
+    """Times that replicas communicate during a forward, and during a backward pass [s]."""
     w, g = Fraction(question.state_bytes.weights), Fraction(question.state_bytes.gradients)
     forward, backward = w if zero == 3 else Fraction(0), (w if zero == 3 else Fraction(0)) + (g if zero >= 2 else 0)
     flow = sum(

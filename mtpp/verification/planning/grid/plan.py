@@ -28,7 +28,7 @@ from mtpp.verification.verdict import (
     verdict_of,
 )
 
-# Bounds on plans in a grid by their names, each proved a second time.
+# Bounds on plans with degrees of parallelism by their names, each proved a second time.
 
 #: Layers of the models for which *turns-grid* is proved.
 _FEWEST_IN_TURNS = 4
@@ -73,7 +73,7 @@ def _in_one_server(question: GridInstance) -> GridInstance | None:
 
 
 def _proved_in_turns(question: GridInstance, settings: list[Setting], value: float, clock: Clock) -> Fraction | None:
-    """Bound on plans in turns: `value` if it is proved, else 0; None for fewer than four layers."""
+    """Bound on plans with several turns on each group: `value` if proved, else 0; None for fewer than four layers."""
     if question.layers < _FEWEST_IN_TURNS:
         return None
     ceiling, models = value * (1 - MARGIN), zip(*map(equalised, question.chains), strict=True)
@@ -99,7 +99,7 @@ def _proved_apart(question: GridInstance, value: float, clock: Clock) -> Fractio
     return least
 
 
-# Check a plan in a grid: devices, passes and transfers, memory, time, and its bounds.
+# Check a plan with degrees of parallelism: devices, passes and transfers, memory, time, and its bounds.
 
 
 _BOUNDS = {
@@ -111,7 +111,7 @@ _BOUNDS = {
 
 
 def verify_grid(document: Value, limits: Limits) -> Verdict:
-    """Check all that can be checked in a plan in a grid; errors as of `verify`."""
+    """Check all that can be checked in a plan with degrees of parallelism; errors as of `verify`."""
     stated, clock = grid_from_document(document), Clock(limits.seconds)
     faults, cost = list[str](), None
     fault = next(_structure_faults(stated), None)
@@ -305,7 +305,7 @@ def _most_stored(stated: StatedGrid, costs: GridCosts, group: int) -> Fraction:
     return peak
 
 
-# Plans in a grid that lie in several servers, bounded a second time, in fractions.
+# Plans with degrees of parallelism that lie in several servers, bounded a second time, in fractions.
 #
 # Stages lie one after the other. A stage whose replicas all lie in one server has a neighbour elsewhere, or
 # neighbours up to one that has: all microbatches leave a stage that lies in one server, and their gradients come
