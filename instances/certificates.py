@@ -198,7 +198,7 @@ def opened(document: Value, problem: str) -> dict[str, Value]:
     Raises
     ------
     InputError
-        If it is none; the message names the place.
+        If it is no such file; the message names the place.
     """
     document.check_format(ANSWER_FORMAT)
     fields = document.members(_MEMBERS)
@@ -255,7 +255,7 @@ def read_claim(value: Value, problem: str = PARTITION) -> Claim:
     Raises
     ------
     InputError
-        If a field is missing, unknown or of the wrong kind, or names a method or a solver that there is not.
+        If a field is missing, unknown or of the wrong kind, or names an unknown method or solver.
     """
     fields = value.members(_CLAIM, ("provenance",))
     method = fields["method"].text()

@@ -374,7 +374,7 @@ def devices_from_document(document: Value, memory: float = math.inf, beside: tup
     Raises
     ------
     InputError
-        If it holds none; the message names the place.
+        If the object holds no devices; the message names the place.
     """
     fields = document.members((*beside, "kinds"), ("order", "rates"))
     values = fields["kinds"].items()
@@ -456,7 +456,7 @@ def devices_of_table(
     Raises
     ------
     InputError
-        If it holds none; the message names the place.
+        If the object holds no devices; the message names the place.
     """
     fields = document.members((*beside, "speeds"), ("memories", "rates"))
     speeds = fields["speeds"].numbers()

@@ -343,7 +343,7 @@ def read_flow_question(path: str | Path) -> FlowInstance:
     Raises
     ------
     InputError
-        If the file is none; the message names the place.
+        If the file holds no question; the message names the place.
     """
     document = read_json(path)
     document.check_format(FLOW_QUESTION, PUBLISHED)
@@ -396,7 +396,7 @@ def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> Flow
 
 
 def flow_from_document(document: Value) -> FlowCertificate:
-    """The certificate of a file; an `InputError` if it is none."""
+    """The certificate of a file; an `InputError` if the file is no certificate of a flow."""
     fields = opened(document, FLOW)
     instance, interval, stated = FlowInstance.of_document(fields["question"]), None, FlowMembers({}, 0.0)
     if fields["answer"].data is not None:
@@ -466,7 +466,7 @@ class Steps:
     slots : (T, L + 1) integers
         Sequences whose caches a device holds beside a number of layers.
     seconds : (T, L + 1, B) floats
-        Time of a step; infinite where there is none.
+        Time of a step; infinite where the device cannot make it.
     port : (T,) floats
         Sequences per second that can enter a device, and that can leave it.
     in_flight : int, optional

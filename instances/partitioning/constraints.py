@@ -137,7 +137,7 @@ def whole_number(value: Any, what: str) -> int:
     Raises
     ------
     InputError
-        If it is none; `what` says where it stands.
+        If it is no such number; `what` says where it stands.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise InputError(f"{what}: {_short(value)} is no whole number, 0 or more.")
@@ -237,7 +237,7 @@ class Constraints:
         Raises
         ------
         InputError
-            If a name fits no node, or a number is none.
+            If a name or number stands for no node, or a block or count is no whole number.
         """
         names = NodeNames(graph)
         return cls(

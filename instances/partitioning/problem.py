@@ -544,7 +544,7 @@ def places_of_kinds(graph: ComputationGraph, machines: Machines, constraints: Co
     Raises
     ------
     InputError
-        If they name a kind that there is not.
+        If they name an unknown kind.
     """
     names = [kind.name for kind in machines.kinds]
     places = np.ones((len(names), graph.n), dtype=bool)

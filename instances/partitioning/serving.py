@@ -145,7 +145,7 @@ class ServedPartition:
     def stage_capacity(self) -> tuple[float, ...]:
         """(k,) largest context of each stage [tokens of each sequence], exact.
 
-        Infinite where the cache does not grow for ever, -1 if not even weights and activations fit.
+        Infinite where the cache stops growing and fits, -1 if not even weights and activations fit.
         """
         question, partition, block = self.question, self.partition, self.partition.block
         graph, memories = question.instance.graph, partition.memories.tolist()

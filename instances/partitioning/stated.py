@@ -151,8 +151,8 @@ def certificate_from_document(document: Value) -> Certificate:
     Raises
     ------
     InputError
-        If this is not a certificate, its graph or platform is none, its constraints contradict one another, or it names
-        a field, a method or a solver that this project does not have; the message names the place.
+        If this is not a certificate, its graph or platform is invalid, its constraints contradict one another, or it
+        names an unknown field, method or solver; the message names the place.
     """
     fields = opened(document, PARTITION)
     if fields["answer"].data is None and not fields["bounds"].items() and fields["impossible"].data is None:
@@ -335,7 +335,7 @@ def serving_from_document(document: Value) -> StatedServing:
     Raises
     ------
     InputError
-        If this is none, or it names a field that there is not; the message names the place.
+        If this is no serving front, or it names an unknown field; the message names the place.
     """
     fields = opened(document, SERVE)
     if fields["bounds"].items() or fields["impossible"].data is not None:

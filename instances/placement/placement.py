@@ -210,7 +210,7 @@ class Placement(Displayed):
     Raises
     ------
     InputError
-        If there is not one device per node, or it does not exist.
+        If there is not one device per node, or a device does not exist.
 
     Examples
     --------

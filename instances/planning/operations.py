@@ -173,7 +173,7 @@ def one_forward_one_backward(groups: int, turns: int, microbatches: int) -> IntA
 
 
 class Waiting(Exception):  # noqa: N818
-    """Groups wait for each other for ever; `first` is the pass that has done so for longest."""
+    """Deadlock: groups wait for each other for ever; `first` is the pass that has waited longest."""
 
     def __init__(self, first: Pass) -> None:
         self.first = first

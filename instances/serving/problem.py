@@ -390,7 +390,7 @@ class StatedDeployment(Envelope):
 
 
 def deployment_from_document(document: Value) -> StatedDeployment:
-    """Read the certificate of a deployment; an `InputError` if the file is none."""
+    """Read the certificate of a deployment; an `InputError` if the file holds no deployment."""
     fields = opened(document, DEPLOY)
     instance, answer = DeploymentInstance.of_document(fields["question"]), stated_answer(fields, StatedAnswer)
     return StatedDeployment(**envelope(fields, DEPLOY), instance=instance, answer=answer)

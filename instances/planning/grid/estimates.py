@@ -215,7 +215,7 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
 
 
 def read_calibration(path: str) -> Calibration:
-    """Read a file ``mtpp-calibration/1``; an `InputError` names the place of what is wrong."""
+    """Read a file ``mtpp-calibration/1``; an `InputError` names the place of an error."""
     document = read_json(path)
     document.check_format(CALIBRATION_FORMAT)
     value = document.members(("format", "calibration"))["calibration"]

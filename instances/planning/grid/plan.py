@@ -461,7 +461,7 @@ def plan_of(stated: StatedGrid) -> GridPlan:
     Raises
     ------
     InputError
-        If it is no plan of its question.
+        If it is no valid plan of its question.
     """
     for placing in PLACINGS:
         plan = GridPlan(

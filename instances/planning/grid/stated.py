@@ -102,7 +102,7 @@ def grid_from_document(document: Value) -> StatedGrid:
     Raises
     ------
     InputError
-        If it is none, or lacks its question; the message names the place.
+        If it is no plan file, or lacks its question; the message names the place.
     """
     fields = opened(document, TRAIN)
     question = GridInstance.of_document(fields["question"])
