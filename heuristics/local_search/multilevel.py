@@ -434,7 +434,7 @@ class Pool:
     instance : Instance
     rng : numpy.random.Generator
     budget : Budget
-    known : sequence of Partition
+    partitions : sequence of Partition
         Members of the first generation.
     """
 

@@ -1,10 +1,11 @@
 """Best cut of one topological order into blocks on devices of several kinds.
 
-With the devices in any order the program counts how many of each kind are used (`instances.partitioning.kind_paths`).
-Where there are too many such numbers, the kinds of the blocks are a sequence, which a descent over exchanges improves;
-each sequence is sliced exactly, as is a fixed order. With a rate for each pair of kinds that is so where all tensors
-are read in the same segment or in the next one; what is read later is priced as if it came from the segment before.
-Where there are too many states, segments begin at some of the nodes only, where the least bytes pass.
+With the devices in any order, the states of a dynamic program count the used devices of each kind
+(`instances.partitioning.kind_paths`). Where there are too many states, the kinds of the blocks are a sequence, which is
+improved by random exchanges; each sequence is sliced exactly, as is a fixed order of the devices. With a rate for each
+pair of kinds, slicing is exact where all tensors are read in the same segment or in the next one; a tensor that is read
+later is priced as if it came from the segment before its reader. Where there are too many states then, segments begin
+only at positions of the order that few bytes cross.
 """
 
 from __future__ import annotations
@@ -139,9 +140,9 @@ def _best(cuts: list[Partition]) -> Partition:
 def _rated_path(
     instance: Instance, order: IntArray, rates: FloatArray, deadline: Deadline
 ) -> tuple[CountedPath | None, bool]:
-    """The best path with rates for pairs of kinds, and whether each node was tried as its start.
+    """The best path with rates for pairs of kinds, and whether segments could begin at every node.
 
-    There is none if there are too many states, or nothing fits.
+    The path is None if there are too many states, or nothing fits.
     """
     n, devices, size = len(order), instance.machines, len(order)
     costs = costs_of_kinds(instance, order, still=True)
@@ -158,18 +159,18 @@ def _rated_path(
 
 
 def _moved(instance: Instance, order: IntArray, size: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """About every `size` places, the place of an order that least bytes cross; and bytes moved between places.
+    """Positions of an order, evenly spread, that the fewest bytes cross, and bytes that segments between them move.
 
     Parameters
     ----------
     size : int
-        Segments from one place to the next.
+        Number of pieces into which the positions cut the order.
 
     Returns
     -------
     tuple
-        (size + 1,) places, the first and last of which are the ends; (size, size) bytes that the segments receive from
-        what lies before them, and bytes that they send to what lies behind them.
+        (size + 1,) positions, from 0 to n; and, for each segment from the begin of one piece to the end of another,
+        (size, size) bytes that it receives from nodes before it, and bytes that it sends to nodes after it.
     """
     tensors, n, place = instance.graph.tensors, len(order), np.argsort(order)
     # Places that read a tensor, each once; of a tensor they are in a row, in their order.
@@ -195,7 +196,7 @@ def _moved(instance: Instance, order: IntArray, size: int) -> tuple[IntArray, Fl
 
 
 def _sums(places: IntArray, made: IntArray, read: IntArray, values: FloatArray) -> FloatArray:
-    """(p, p) sums of `values` of tensors made before one place and read after another."""
+    """(p, p) sums of `values`, at [a, b] of tensors made before place a and read before place b."""
     table = np.zeros((len(places), len(places)))
     np.add.at(table, (np.searchsorted(places, made, "right"), np.searchsorted(places, read, "right")), values)
     return table.cumsum(axis=0).cumsum(axis=1)
@@ -205,8 +206,8 @@ def _slice_within(instance: Instance, order: IntArray) -> Partition:
     """The best partition into segments of the order, each node in its window of blocks.
 
     The order is first sorted by windows, which no edge contradicts. Where devices could be used in too many ways, they
-    are used in the order in which they are given. What costs at the fastest rates leave out does not count on one kind
-    alone, so that each of these is tried, too.
+    are used in the given order. With rates for pairs of kinds, costs are those at the fastest rates; this is exact on
+    devices of a single kind, so that each kind alone is tried, too.
     """
     rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.machines
     devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")
@@ -223,7 +224,8 @@ def _slice_within(instance: Instance, order: IntArray) -> Partition:
 def _descend(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:
     """Bottleneck, starts and kinds of the best slicing for a device sequence improved by random exchanges.
 
-    It begins with the fastest first; an exchange stays if it is no worse, also with devices beyond the first k.
+    The first sequence is sorted by speed, fastest first. An exchange, also with a device beyond the first k, stays if
+    it is no worse.
     """
     rng, k = np.random.default_rng(seed), instance.k
     sequence = np.array(instance.machines.sequence)

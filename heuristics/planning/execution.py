@@ -195,10 +195,10 @@ def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: 
 def anneal_plan(
     arrays: TrainingArrays, start: PlanState, steps: int, hot: float, cold: float, seed: int
 ) -> tuple[float, PlanState]:
-    """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.
+    """Search for a plan with a small simulated makespan by simulated annealing; return the least makespan and its plan.
 
     The start fits into memory. `steps` changes are tried, while the temperature falls from `hot` to `cold`, both as
-    parts of the makespan. Returned are the least makespan and its plan.
+    fractions of the makespan.
     """
     np.random.seed(seed)
     M, n = arrays.microbatches, len(start.cuts) - 1
@@ -235,7 +235,7 @@ def anneal_plan(
 
 @compiled
 def keep(candidate: PlanState, makespan: float, current: PlanState, best: PlanState, least: float) -> float:
-    """Go on from a candidate, which is the best plan if it takes less than the `least`; return the new least."""
+    """Make a candidate the current plan, and the best one if its makespan is below `least`; return the new least."""
     assign_state(current, candidate)
     if makespan < least:
         assign_state(best, candidate)
@@ -244,13 +244,13 @@ def keep(candidate: PlanState, makespan: float, current: PlanState, best: PlanSt
 
 @compiled
 def copy_state(state: PlanState) -> PlanState:
-    """The same plan in arrays of its own."""
+    """Copy of a plan."""
     return PlanState(state.cuts.copy(), state.replicas.copy(), state.order.copy(), state.counts.copy())
 
 
 @compiled
 def assign_state(target: PlanState, source: PlanState) -> None:
-    """Make one plan the same as another."""
+    """Copy the plan `source` into the arrays of `target`."""
     for n in range(len(target.cuts)):
         target.cuts[n], target.replicas[n] = source.cuts[n], source.replicas[n]
     for v in range(len(target.order)):

@@ -87,10 +87,10 @@ def score(arrays: TrainingArrays, scored: Scored, state: PlanState, limit: float
 def anneal_on_cards(
     arrays: TrainingArrays, scored: Scored, start: PlanState, cooling: FloatArray, seed: int
 ) -> tuple[PlanState, float, PlanState]:
-    """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.
+    """Search for a plan with a small simulated makespan by simulated annealing.
 
-    A change is tried for each entry of `cooling`, the temperature as a part of the makespan. Returned are the plan at
-    the end, the least makespan and its plan.
+    A change is tried for each entry of `cooling`, the temperature as a fraction of the makespan. Returned are the last
+    plan, the least makespan and its plan.
     """
     np.random.seed(seed)
     current, candidate, best = copy_state(start), copy_state(start), copy_state(start)

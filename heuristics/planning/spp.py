@@ -1,4 +1,4 @@
-"""SPP, the planner of the paper, and the one beyond it: device orders, PRM and cuts along an order."""
+"""SPP, the planner of the paper, and the search `improved`: device orders, PRM and cuts along an order."""
 
 from __future__ import annotations
 

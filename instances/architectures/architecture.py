@@ -219,7 +219,7 @@ def served_dims(defaults: Mapping[str, Dim], stated: Mapping[str, Dim]) -> dict[
     ----------
     defaults : mapping
         For batch, sequence and element_bytes.
-    given : mapping
+    stated : mapping
         Dimensions of the caller: also ``phase``, ``context`` (tokens that the cache holds of each sequence, including
         those that are being computed) and ``kv_bytes`` (width of an element of the cache).
 

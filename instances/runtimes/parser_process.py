@@ -1,7 +1,8 @@
-"""Parsers of installed programs, which read settings for them: a process of its own, as these programs load much.
+"""Process in which the parser of an installed runtime checks a file of settings; separate, as runtimes load much.
 
 Called as ``python -m instances.runtimes.parser_process RUNTIME SETTINGS [MODEL]``. It prints ``ok``, ``refused`` or
-``missing``, and on the next line what the program says. Words that are a program are not run: only their values count.
+``missing``, and on the next line the message of the runtime. Settings that are a program are not run: only constants
+assigned in it are read.
 """
 
 from __future__ import annotations

@@ -88,17 +88,17 @@ class NotBoundedError(Exception):
 
 
 def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **options: Any) -> T:
-    """Call a function in a process that is ended when its time is up, after so many seconds of wall time.
+    """Call a function in a process that is ended after `seconds` of wall time; return its result.
 
-    The function, its arguments and its result are such that they can be pickled. Where the system cannot limit its
-    memory, an `InputWarning` says so.
+    The function, its arguments and its result must be picklable. Where the system cannot limit its memory, an
+    `InputWarning` says so.
 
     Raises
     ------
     NotBoundedError
         If it did not end by itself.
     Exception
-        What the function raises.
+        Any error of the function.
     """
     warn_if_unlimited()
     # Elsewhere a copy of a process with threads may hang; on Linux it starts at once.
@@ -514,10 +514,10 @@ def processors() -> int:
 def run_beside(
     groups: Sequence[Callable[[], Iterable[T]]], count: int
 ) -> Iterator[tuple[Iterator[T], list[BaseProcess]]]:
-    """Share groups of steps with so many silent copies of this process, which end with the context.
+    """Share groups of steps among this process and `count` silent copies of it, which end with the context.
 
-    Yields the steps of those groups that this process takes, one group after the other as long as any is left, and the
-    copies. Elsewhere than on Linux a copy of a process with threads may hang: there are none then.
+    Each process takes the next group as long as any is left. Yields an iterator over the steps of this process's
+    groups, and the copies. There are copies on Linux only: elsewhere a copy of a process with threads may hang.
     """
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
     taken = context.Value("i", 0)

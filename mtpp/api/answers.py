@@ -99,7 +99,7 @@ def explain(
     Parameters
     ----------
     answer : Result, Partition or file
-        The result of any problem, a partition, or a file of one, also by hand: ``{"block": [0, 0, 1]}``.
+        The result of any problem, a partition, or a file of one, also written by hand: ``{"block": [0, 0, 1]}``.
     graph : GraphLike, optional
         Graph of a partition file without one.
     bandwidth, memory, activation_buffer, fit, constraints

@@ -61,7 +61,7 @@ def stage_table(partition: Partition, reports: Sequence[StageReport], width: int
 
     Parameters
     ----------
-    found : sequence of StageReport
+    reports : sequence of StageReport
         Of the partition.
     width : int, optional
         Of the terminal.
@@ -106,7 +106,7 @@ def crossing_table(
 
     Parameters
     ----------
-    found : sequence of StageReport
+    reports : sequence of StageReport
         Of the partition.
     moved : sequence of Crossing
         At least one, of the partition.

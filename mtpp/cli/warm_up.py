@@ -1,6 +1,6 @@
-"""The verb ``mtpp warm-up``: compile ahead what is otherwise compiled when it is first needed, or bring it along.
+"""The verb ``mtpp warm-up``: compile all kernels before their first use, or copy them from another machine.
 
-As a program it compiles the bounds of partitions, beside a first `mtpp certify` that searches; that ends it.
+Run as a program, it compiles the bounds of partitions while a first `mtpp certify` searches, which ends the program.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Ring:
     slots: int
 
     def document(self) -> dict[str, Any]:
-        """The ring as a message to the processes of its stages."""
+        """The fields of the ring, as a message to the processes of its stages."""
         return asdict(self)
 
 
@@ -81,7 +81,7 @@ class SharedMemory:
         return int(self._bytes.ctypes.data) + ring.offset + request % ring.slots * ring.stride
 
     def events(self, offset: int, requests: int) -> NDArray[np.float64]:
-        """(requests, 3) times of a stage, as floats."""
+        """(requests, 3) floats in memory: start and end of each request at a stage, and processor seconds between."""
         return self._bytes[offset : offset + requests * EVENT_BYTES].view(np.float64).reshape(requests, 3)
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ def _listen(orders: queue.SimpleQueue[Any]) -> None:
 
 
 class _Stage:
-    """Stage of a job that is ready to run."""
+    """A stage that is loaded and ready to process requests."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         if job["core"] is not None:  # never where processes cannot be pinned to cores

@@ -75,7 +75,8 @@ class TrainingMeasures:
 
     Parameters
     ----------
-    asked : sequence of Question
+    workload : sequence of Question
+        Points of the figures and rows of the table.
     runs : sequence of Run
         Runs of all jobs of these questions.
 

@@ -397,7 +397,7 @@ class Scope:
         return int(values.item()) if values is not None and values.size == 1 else None
 
     def operator(self, node: NodeProto) -> TypedNode:
-        """A node with the types of its tensors; outputs that nobody reads are left out."""
+        """A node with the types of its tensors; outputs that no node reads are left out."""
         return TypedNode(
             kind=node.op_type,
             domain=node.domain,

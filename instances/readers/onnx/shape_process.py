@@ -1,7 +1,7 @@
 """Process that infers the shapes of a model by methods that may crash.
 
-Its arguments are the way, a model without weights, where to put the answer, the model itself, and dimensions. It
-writes the model with more types to OUT, or ends with an error.
+Its arguments are the way ("symbolic" or "run"), a file of the model without weights, the file to write, the file of the
+model itself, and dimensions as JSON. It writes the model with more types of tensors, or ends with an error.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _size(weights: Path) -> int:
 
 
 def main(way: str, question: str, answer: str, weights: str, dims: str) -> None:
-    """Find the types of a model, in a process of its own."""
+    """Infer the types of a model's tensors, and write the model with them to the file `answer`."""
     model = onnx.load(question)
     limit_process(memory=_MEMORY + _COPIES * _size(Path(weights)))
     typed = infer_symbolically(model) if way == "symbolic" else run_once(model, Path(weights), json.loads(dims))

@@ -31,9 +31,9 @@ def arrange(program: ExportedProgram, partition: Partition) -> tuple[GraphModule
     Parameters
     ----------
     program : torch.export.ExportedProgram
-        The one that the graph of the partition was made from.
+        Program from which the graph of the partition was made.
     partition : Partition
-        Of the graph that was made of the program.
+        Partition of the graph of the program.
 
     Returns
     -------
@@ -82,12 +82,13 @@ def split_policy(block: dict[Node, int]) -> Callable[[GraphModule], GraphModule]
     Parameters
     ----------
     block : dict of Node to int
-        As `arrange` returns it, beside the module that `pipeline` is to be given.
+        As `arrange` returns it, with the module for `pipeline`.
 
     Returns
     -------
     callable
-        To be given as ``split_policy``. It raises an `InputError` if the traced module is not the arranged one.
+        Argument ``split_policy`` of `pipeline`. It raises an `InputError` if the traced module is another one than the
+        arranged module.
 
     Examples
     --------
