@@ -1,4 +1,4 @@
-"""Methods of certificates run again, and files read back."""
+"""Run the methods of a certificate's bounds again, and check solutions of other programs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DIGITS = 1e-5
 
 
 class ReadBack(NamedTuple):
-    """Solution that was read, with its faults."""
+    """Answers read from a solution of another program, and why its bound cannot be true."""
 
     answers: list[Result]  # the partition with the bound *simple*; then, if there is one, the stated bound
     source: str  # of the stated bound
@@ -62,16 +62,16 @@ def read_back(
     Parameters
     ----------
     model : str
-        As it was written, and with the same start.
+        Name of the model, as for writing it, with the same start.
     solution : path, optional
-        As for `mtpp_models.read_solution`; the partition is then its own, and not the start.
+        File as for `mtpp_models.read_solution`; its partition then takes the place of the start.
     stated : float, optional
         A bound on the objective of the model, in place of the one that the file states.
 
     Raises
     ------
     InputError
-        If the number is no bound, and as `mtpp_models.read_solution`.
+        If `stated` is no bound, and as for `mtpp_models.read_solution`.
     """
     if stated is not None and not 0 <= stated < math.inf:
         raise WordError("stated_bound", stated, "it must be finite, 0 or more, as the solver states it.")
@@ -125,7 +125,7 @@ def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 
 def _of_solver(check: Check, result: Result[Any, Any], answer: str) -> Check:
-    """The check of a claim after its solver has run again; answers are called `answer` in messages."""
+    """The check of a claim after its solver has run again; `answer` is the noun for answers in messages."""
     if result.interrupted:
         raise KeyboardInterrupt
     assert result.bound is not None
@@ -183,7 +183,7 @@ def covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
 
 
 def search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
-    """Search again for a block that refutes the prices: worth its share, and cheaper than the claim."""
+    """Search again for a block that refutes the claim: its prices reach its share, and its cost is below the claim."""
     claim = check.claim
     value = claim.value * (-(-verdict.certificate.instance.k // 2) if claim.method == BISECTION else 1)
     with catch_interrupt() as interrupted:

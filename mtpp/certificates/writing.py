@@ -67,7 +67,7 @@ def state_flow(answer: FlowAnswer) -> dict[str, Any]:
 
 
 def without_partition(result: Result) -> dict[str, Any] | None:
-    """Why there is no partition, with a proof if there is one; None if unknown."""
+    """JSON members: why there is no partition, with a proof if one is known; None if a partition may exist."""
     if result.impossible is None:
         return None
     infeasibility = find_infeasibility(result.instance)

@@ -95,7 +95,7 @@ def _bound(result: Result, k: int) -> Bound | None:
 
 
 def _witness(result: Result) -> dict[str, Any]:
-    """The bound carried over from another number of blocks, with its proof."""
+    """Parameters of a bound that is carried over from another number of blocks: that number, its value and proof."""
     assert result.bound is not None
     return {"from_k": result.instance.k, "value": result.bound.value, "proof": bound_document(result)}
 
@@ -131,7 +131,7 @@ def certify(
     known : sequence of Result
         Answers for other k, from which something may follow for this one.
     methods : sequence of Method
-        Further ones that take turns, such as `mtpp.runs.own_methods.turns_of` makes.
+        Further methods that take turns, such as `mtpp.runs.own_methods.turns_of` makes.
     on_progress : callable, optional
         Receives the method at work with the best bottleneck and bound so far.
     on_fault : callable, optional
@@ -140,9 +140,9 @@ def certify(
     on_step : callable, optional
         Receives a `Turn` behind each turn of a method.
     good_enough : float, optional
-        A bottleneck: the work ends early once a partition has at most this one, or a bound rules that out.
+        Bottleneck at which the work ends early: once a partition has at most this bottleneck, or a bound excludes it.
     on_begin : callable, optional
-        Receives a function that returns what is known whenever it is called, None as long as that is nothing.
+        Receives a function that returns the best result so far whenever it is called, None before the first result.
 
     Returns
     -------
@@ -244,8 +244,8 @@ def methods_for(
 ) -> Methods:
     """Methods that take turns at a question until a deadline.
 
-    If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
-    Those of others come first, so that each runs once at least, and have turns like all.
+    If all methods use their shares in full, the last ones have most of the time; most end much earlier. The caller's
+    methods, `others`, come first, so that each runs at least once, and take turns with the rest.
     """
     methods = _methods_of_ours(instance, seed, deadline)
     return replace(methods, steps=[*others, *methods.steps], turns=[*others, *methods.turns])
@@ -348,7 +348,7 @@ def _search(
 
 
 def _proof(instance: Instance, model: Model, name: str, share: float, least: float) -> PartitionMethod:
-    """A model that starts from the best partition; strengthened ones require one."""
+    """A method that solves a model from the best partition; without a partition, the model as published."""
     by_solver, published = isinstance(model, Formulation), name.partition("+")[0]
 
     def run(best: Result, controls: Controls) -> Result:
@@ -362,7 +362,7 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
 
 
 def _with(name: str, run: Callable[[Partition, Controls], Result]) -> Model:
-    """The algorithm of this name, run by the stateful function `run`."""
+    """The algorithm of this name with the stateful function `run` in place of its function."""
     model = find_model(name)
     assert isinstance(model, Algorithm)
     return replace(model, run=run)
@@ -397,7 +397,7 @@ def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) 
     Raises
     ------
     Exception
-        What one of them raises.
+        The error of a process that fails.
     """
     if loop.is_over():
         return

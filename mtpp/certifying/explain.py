@@ -58,7 +58,7 @@ class Reasons:
 def _explains(
     say: Callable[[Result[Any, Any]], Iterator[str]],
 ) -> Callable[..., tuple[Reasons, bool]]:
-    """Turn a function that makes sentences about a result into an explaining one."""
+    """Make of a function that yields sentences a function that returns `Reasons`, and False: it is not interrupted."""
 
     @wraps(say)
     def explain(result: Result[Any, Any], *_: Any) -> tuple[Reasons, bool]:
@@ -255,7 +255,7 @@ def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterat
 
 
 def _ratio(result: Result[Any, Any], covered: Callable[[str], str] = lambda method: "") -> str:
-    """How far other answers could be better, by the bound."""
+    """Sentence on the cost of a result, and by how much other answers could be better by its bound."""
     bound, unit = result.bound, result.instance.time_unit
     cost = result.cost
     assert cost is not None
@@ -312,14 +312,14 @@ def explain(
     options : SolveOptions
         The time limit is for everything together.
     stated : sequence of Bound
-        What a file says, none above the bottleneck. If one says that the partition is optimal, nothing is proved.
+        Bounds stated in a file, none above the bottleneck. If one equals the bottleneck, no bound is proved here.
     on_progress, on_fault : callable, optional
         As of `certify`.
 
     Returns
     -------
     Findings, bool
-        And whether Ctrl-C ended the work early.
+        The findings, and whether Ctrl-C ended the work early.
 
     Raises
     ------
@@ -392,13 +392,13 @@ class Findings:
     ----------
     partition : Partition
     bound : Bound, optional
-        The best that is known.
+        The best known bound.
     stated : bool
         Whether the bound stands in a file and was not proved here.
     better : Partition, optional
-        One with a smaller bottleneck.
+        A partition with a smaller bottleneck.
     cut : Bound, optional
-        Of minimum cuts around the nodes of the slowest block; its witness names the node.
+        Best bound by minimum cuts around a node of the slowest block; its witness names the node.
     impossible : str, optional
         Why no partition fits into the memory.
     """

@@ -1,4 +1,4 @@
-"""The least number of blocks, and the cheapest devices, that are enough."""
+"""Least number of blocks, or cheapest devices, with which a given bottleneck can be reached."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class LeastK:
     Parameters
     ----------
     question : Instance
-        For any k.
+        The question; its k has no meaning.
     good_enough : float
         The bottleneck to reach; infinite if any answer will do, because it fits.
     known : dict of int to Result
-        For the k that were looked at: a partition that is good enough, what excludes one, or neither.
+        Result for each k tried: a partition that is good enough, a proof that there is none, or neither.
     refused : dict of int to str
         Why the constraints contradict these k.
     interrupted : bool
@@ -58,7 +58,7 @@ class LeastK:
 
     @property
     def k(self) -> int | None:
-        """Least k with a known partition; None if there is none."""
+        """Least k with a known partition that is good enough; None if there is none."""
         return min((k for k, result in self.known.items() if reaches(result, self.good_enough)), default=None)
 
     @property
@@ -136,8 +136,9 @@ def find_least_k(
 ) -> LeastK:
     """Search for the least number of blocks.
 
-    Sums exclude the first k; a search looks for the next that is good enough, in growing steps and then between them.
-    From there on downwards, `certify` finds a partition or excludes it, until one k is excluded: then so are fewer.
+    Sums of bytes exclude the smallest k. A search then looks for a k with a good enough partition, in growing steps and
+    then between the last two. From there downwards, `certify` finds a good enough partition for k or excludes k; once a
+    k is excluded, so are fewer blocks.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ def find_least_k(
     options : SolveOptions
         The time limit is for each k.
     method : str
-        The search.
+        Name of the search.
     prove : bool
         Whether to exclude smaller k by more than sums.
     on_progress, on_fault : callable, optional
@@ -241,9 +242,9 @@ class LeastPrice(LeastK):
     Parameters
     ----------
     devices : Devices, optional
-        None if there are none that are good enough.
+        The cheapest that are good enough; None if none are known.
     undecided : list of Machines
-        Cheaper ones that nothing excludes, and on which no good enough answer is known.
+        Cheaper choices of devices that no bound excludes, without a known answer that is good enough.
     """
 
     devices: Machines | None = None
@@ -277,9 +278,9 @@ def find_least(
 ) -> LeastK:
     """Find the cheapest devices if they have prices, else the least number of blocks.
 
-    The cheaper choices come first. A program over ideals, whose costs are none too high, excludes a choice; on the
-    others `certify` finds an answer. The time limit is for all choices together; when it has passed, all devices are
-    tried without time, and what nobody has looked at is open.
+    Cheaper choices of devices come first. A dynamic program over ideals, with lower bounds on costs, excludes a choice;
+    on the others `certify` searches for an answer. The time limit is for all choices together; when it has passed, the
+    choice of all devices is still tried at once, and choices not tried are undecided.
 
     Raises
     ------

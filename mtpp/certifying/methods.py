@@ -1,4 +1,4 @@
-"""Methods that certify flows, placements and plans with degrees, with their shares of the time."""
+"""Methods that certify flows, placements and plans, with their shares of the time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def answered(
     Returns
     -------
     Result
-        The best answer and the best bound; its parts are those of all methods.
+        The best answer and the best bound; its parts are the results of all methods.
     """
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)
@@ -174,7 +174,7 @@ def certify_grid(
     on_progress: Callable[[Progress], None] = ignore,
     top: int = 0,
 ) -> GridResult:
-    """Plan, such that `runtime` can run it if there is one, and prove how much faster any plan could be.
+    """Plan a global batch, as `runtime` can run it if that is given, and prove how much faster any plan could be.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def certify_grid(
     Returns
     -------
     Result
-        Its parts hold the bounds, the best uniform plan if one fits, and the best ones of other degrees.
+        Its parts hold the bounds, the best uniform plan if one fits, and the best plans with other degrees.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def _grid_methods(runtime: str | None, top: int, provenance: Mapping[str, Any]) 
 
 
 def uniform_plan(result: GridResult) -> GridPlan | None:
-    """The best plan with equal stages and degrees of the search; None if none fits."""
+    """The best plan of the search with equal stages and equal degrees; None if none fits."""
     return next((part.answer for part in result.parts if part.method == UNIFORM), None)
 
 
@@ -242,7 +242,7 @@ def placement_methods(
     Parameters
     ----------
     search : callable
-        From limits and a listener, as `search_placement`.
+        Function of limits and a listener that returns a result, such as `search_placement`.
     search_only : bool
         Whether the search has all of the time, and bounds none.
     """
@@ -302,7 +302,7 @@ def certify_plan(
 ) -> PlanResult:
     """Plan an iteration and prove how far any plan of its class, or of a wider one, could be below it.
 
-    There is no bound where every server runs a pipeline of its own, which no bound covers.
+    Where every server runs a separate pipeline there is no bound, as no method covers such plans.
 
     Raises
     ------
@@ -395,7 +395,7 @@ def _order_of_model(instance: TrainingInstance, planner: str) -> IntArray:
 
 
 def guarantees(iteration: Iteration) -> list[str]:
-    """The paper's guarantees for an iteration of SPP, with their slack, one a line."""
+    """Lines with the paper's guarantees for an iteration of SPP, and their slack."""
     (schedule,), instance = iteration.schedules, iteration.instance
     least = min(plan.workload for plan in spp_plans(instance) if plan is not None)
     results = [lemma_1(schedule), lemma_2(instance, least)]

@@ -35,7 +35,7 @@ def problem_of(document: Value) -> Problem | None:
     Raises
     ------
     InputError
-        If it names none.
+        If the file names no known problem.
     """
     refuse_earlier(document)
     fields = document.open_members(())
@@ -135,7 +135,7 @@ def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
     Parameters
     ----------
     document : Value
-        Of `read_json`.
+        Document of a file, from `read_json`.
     time_limit : float
         Seconds for all bounds together, those that are not proved again by then are trusted; and for the cost of a plan
         or a placement.
@@ -143,8 +143,8 @@ def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
     Raises
     ------
     InputError
-        If the document is none of them, lacks its question, or the parameters of a bound are not of the kind that its
-        method needs.
+        If the document has no such format, lacks its question, or the parameters of a bound are not of the kind that
+        its method needs.
     OutOfTimeError
         If the time ends before the cost of a plan or a placement is known.
     """
@@ -190,19 +190,19 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
 def differences(
     stated: Envelope, graph: OwnGraph | None, words: VerifyWords
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the compared words, and the differences from the question of a file.
+    """Names of the compared keyword arguments, and the differences between them and the question of a file.
 
     Parameters
     ----------
     stated : Envelope
-    own : OwnGraph, optional
-        The graph that the file has to be of.
+    graph : OwnGraph, optional
+        The caller's graph, which the file has to be about.
     words : VerifyWords
 
     Raises
     ------
     InputError
-        If a word is refused, or means nothing for the problem of the file.
+        If a keyword argument is refused, or has no meaning for the problem of the file.
     """
     problem = PROBLEMS.of(stated)
     statements = {name: value for name, value in words.items() if name in chosen(StatementWords, words)}

@@ -1,4 +1,4 @@
-"""The problems."""
+"""Registry of the problems, with the classes and functions that belong to each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Problem:
     Raises
     ------
     TypeError
-        If a member is missing, empty or of another kind.
+        If a member is missing, empty or of a wrong type.
     """
 
     name: str  # its verb, and its function in Python
@@ -96,7 +96,7 @@ class Problems:
     Raises
     ------
     TypeError
-        If a name or a class of instances is there twice.
+        If a name or a class of instances is registered twice.
     """
 
     def __init__(self, *problems: Problem) -> None:
@@ -132,7 +132,7 @@ class Problems:
         Raises
         ------
         TypeError
-            If it is of none.
+            If the record belongs to no problem.
         """
         for kind in type(record).__mro__:
             problem = self._classes.get(f"{kind.__module__}:{kind.__qualname__}")

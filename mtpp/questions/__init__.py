@@ -1,1 +1,1 @@
-"""Questions: the words of Python and of the command line, and the problem that they state."""
+"""Questions: keyword arguments of Python, options of the command line, and the problem that they state."""

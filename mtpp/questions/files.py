@@ -1,4 +1,4 @@
-"""Answers that are given: as objects, or as files whose costs are computed anew."""
+"""Answers given as objects, or as files whose costs are computed anew."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def as_partition(start: Partition | Result | str | PathLike[str] | None, instanc
     Raises
     ------
     InputError
-        If there is none in it, or it is of another question.
+        If the object or file holds no partition, or the partition is of another question.
     """
     return read_partition(fspath(start), instance) if isinstance(start, str | PathLike) else given_partition(start)
 
@@ -56,7 +56,7 @@ def given_partition(start: Partition | Result | None) -> Partition | None:
     Raises
     ------
     InputError
-        If there is none, or it is something else.
+        If the result holds no partition, or the object is neither.
     """
     if isinstance(start, Result):
         if start.partition is None:
@@ -75,19 +75,19 @@ def partition_of_file(
     Parameters
     ----------
     file : str
-        Its name, for messages.
+        Name of the file, for messages.
     answer : AnswerFile
     graph : GraphLike, optional
-        That of the partition; a certificate holds its own.
+        Graph of the partition; not for a certificate, which holds its graph.
     words : PartitioningWords
-        Of the question, in place of those of the file.
+        Keyword arguments of the question, which replace values in the file.
     again : str
         How to name the graph, for messages.
 
     Raises
     ------
     InputError
-        If graph or words are missing, in vain or refused.
+        If graph or keyword arguments are missing, of no use or refused.
     """
     if answer.holds_graph:
         if graph is not None or chosen(PartitioningWords, words):

@@ -63,7 +63,7 @@ _MICRO_BATCHES = (1, 2, 4)
 def _estimated(
     model: Transformer, words: Mapping[str, Any], basis: _Basis, servers: Servers, fixed: dict[str, int | None]
 ) -> tuple[Estimate, tuple[ConfiguredChain, ...]]:
-    """How the layers of a model are timed, and the chain for each size of microbatches."""
+    """Estimate of the layer times of a model, and the chain of layers for each size of microbatches."""
     from instances.planning.grid.estimates import Estimate
 
     if words["time_unit"] is not None:
@@ -316,12 +316,12 @@ class GridQuestion:
 
 
 def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit: float | None = None) -> GridQuestion:
-    """The question of training with degrees of parallelism.
+    """The problem of training on a cluster with degrees of parallelism, with the settings of its report.
 
     Raises
     ------
     InputError
-        If a word, the model or the cluster is refused, or no plan can have these degrees.
+        If a keyword argument, the model or the cluster is refused, or no plan can have these degrees.
     """
     from instances.planning.grid.estimates import UPDATE_BYTES
     from instances.planning.grid.layers import REACHED
@@ -376,7 +376,7 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
 
 
 def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> GridInstance:
-    """The question of these words, with samples, servers, memory, type and tokens of another question.
+    """The problem of `chain` and `words`, with global batch, servers, memory, number type and sequence of `true`.
 
     Raises
     ------
@@ -392,9 +392,9 @@ def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> G
 
 
 def _state_bytes(width: float, total: float | None) -> StateBytes:
-    """Bytes a parameter for weights, gradients and the optimizer.
+    """Bytes per parameter for weights, gradients and the optimizer.
 
-    Gradients have 32 bits, but for a total that is Adam's with gradients as wide as weights, such as 2 + 2 + 12.
+    Gradients have 32 bits, unless the total is that of Adam with gradients as wide as weights, such as 2 + 2 + 12.
     """
     adam = _MOMENT_BYTES + (_COPY_BYTES if width < _COPY_BYTES else 0)  # a copy in 32 bits of shorter numbers
     if total is None:
@@ -417,7 +417,7 @@ def _check_words(words: Mapping[str, Any]) -> None:
 
 
 def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
-    """The device with the rates given by words, and its constants or calibrated ones."""
+    """The device with the rates of the keyword arguments, and its default or calibrated constants."""
     from instances.planning.grid.estimates import read_calibration
 
     name = words["device"] or network.device or _DEVICE
@@ -475,7 +475,7 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
     Raises
     ------
     InputError
-        If it is none, or a rate is missing or cannot be one.
+        If the text names no servers, or a rate is missing or refused.
     """
     shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", cluster) if isinstance(cluster, str) else None
     named = re.fullmatch(r"(\d{1,6})x([A-Za-z][\w-]*)", cluster) if isinstance(cluster, str) else None
@@ -515,7 +515,7 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
 
 
 def rates_of_servers(bandwidth: Any, check: Callable[[Any], None] = lambda rate: None) -> tuple[float, float]:
-    """Rates within and between servers, from a word with one rate or two."""
+    """Rates within and between servers, from a value with one rate or two."""
     rates = bandwidth.split(",") if isinstance(bandwidth, str) else [bandwidth]
     if len(rates) > 2:
         raise WordError("bandwidth", bandwidth, "give one rate, or one within and one between servers.")
@@ -535,7 +535,7 @@ def _check_unit(rate: Any) -> None:
 
 
 def check_range(name: str, value: float, unit: str, limits: tuple[float, float], what: str = "") -> None:
-    """Refuse a number that no machine has, probably one in another unit."""
+    """Raise a `WordError` for a number outside the limits of real machines, which is probably in another unit."""
     low, high = limits
     if not low <= value <= high:
         of = f" {what}" if what else ""
@@ -557,7 +557,7 @@ def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:
 def _modes(words: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:
     """Modes of recomputation to choose from, and the stated number of recomputing layers, if any.
 
-    With a single way, all layers that have it use it. Runtimes recompute all of a layer or, as torchtitan does, half.
+    With a single mode, all layers that have it use it. Runtimes recompute all of a layer or, as torchtitan does, half.
     """
     text, runtime = words["checkpoint"], words["runtime"]
     possible = MODES if runtime is None else {"torchtitan": (NONE, "half", FULL)}.get(runtime, (NONE, "core", FULL))

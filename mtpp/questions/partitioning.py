@@ -105,7 +105,7 @@ class PlatformWords(BandwidthWords, MemoryWords, total=False):
 def platform_of(
     graph: ComputationGraph, k: int, words: PlatformWords, stated: Mapping[str, float | None], *, costs: bool = False
 ) -> Platform:
-    """The platform given by words or, where these are missing, by a file.
+    """The platform from keyword arguments or, where these are missing, from a file.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def platform_of(
     stated : mapping
         Bandwidth, memory, activation_buffer and fit, as far as the file has them.
     costs : bool
-        Whether the bandwidth is 1 where nobody gives it.
+        Whether the bandwidth is 1 if neither arguments nor file state it.
     """
     given, rate = words["bandwidth"], stated.get("bandwidth")
     if given is not None or rate is None:
@@ -141,7 +141,7 @@ def memory_limits(
     Raises
     ------
     InputError
-        If one is no size, or there is a part without a whole.
+        If a value is no size, or an activation buffer is given without a memory.
     """
     if activation_buffer is not None and memory is None and not by_kind:
         raise WordError("activation_buffer", activation_buffer, f"it is a part of {word('memory')}; give that as well.")
@@ -157,7 +157,7 @@ def bandwidth_of(graph: ComputationGraph, rate: Quantity | None, default: float 
     Raises
     ------
     InputError
-        If it is no rate, or missing although the work of the graph is not in seconds.
+        If the value is no rate, or missing although the work of the graph is not in seconds.
     """
     if rate is not None:
         return parse_bandwidth(rate, graph.time_unit, plausible=_plausible_bandwidth(graph))
@@ -181,7 +181,7 @@ def memory_of(memory: Quantity | None) -> float:
     Raises
     ------
     InputError
-        If it is no size.
+        If the value is no size.
     """
     if memory is None:
         assume("memory", "no limit on memory")
@@ -218,7 +218,7 @@ class DevicesWords(TypedDict, total=False):
 def devices_of(
     source: Machines | str | PathLike[str], bandwidth: float, memory: float, order: str = "free"
 ) -> Machines:
-    """Devices from an object, a text or a file; `bandwidth` is for kinds that state none.
+    """Devices from an object, a text or a file; `bandwidth` is the default for kinds that state none.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def devices_of(
     Raises
     ------
     InputError
-        If they are refused.
+        If the devices are refused.
     """
     devices = source if isinstance(source, Machines) else _read_devices(source, memory, order)
     if all(kind.memory < math.inf for kind in devices.kinds):
@@ -296,9 +296,9 @@ def work_on_kind(graph: GraphLike, loaded: ComputationGraph, kind: Kind, reading
     Parameters
     ----------
     graph : GraphLike
-        What `loaded` was read from, as `reading` says.
+        Source of `loaded`, read with the keyword arguments `reading`.
     loaded : ComputationGraph
-        Kinds with a speed divide its works by that.
+        The graph; kinds with a speed divide its works by the speed.
     """
     if kind.roofline is None:
         return loaded.work / (1.0 if kind.speed is None else kind.speed)
@@ -404,7 +404,7 @@ class FeatureWords(PlatformWords, NetworkWords, total=False):
 
 
 class KindWords(DevicesWords, FeatureWords, total=False):
-    """As `FeatureWords`, with several kinds of devices."""
+    """Keyword arguments of `FeatureWords`, with several kinds of devices."""
 
 
 class CompareWords(KindWords, SeedWords, SolverOptionWords, total=False):
@@ -437,14 +437,14 @@ def instances_of(
     k : int, iterable of int or text such as "2,4,8"
         Optional for an instance.
     words : PartitioningWords
-        With all defaults.
+        Keyword arguments, completed by defaults.
     is_open : bool
-        Whether k is asked for: then it is the least that the constraints name.
+        Whether the least k is sought; the instance then has the least number of blocks that its constraints need.
 
     Raises
     ------
     InputError
-        If a word or the graph is refused.
+        If a keyword argument or the graph is refused.
     """
     runtime = None if words["runtime"] is None else runtime_of(words["runtime"])
     if isinstance(graph, Instance):
@@ -492,7 +492,7 @@ def instances_of(
 
 
 def _check_limits(machines: Machines, buffer: float | None, *, fit: bool, is_open: bool) -> None:
-    """Refuse words that do not apply to these machines."""
+    """Raise an `InputError` for keyword arguments that do not apply to these machines."""
     if is_open and machines.is_fixed:
         raise WordError("k", AUTO, f"in a fixed order of {word('devices')} each has its block; leave k out.")
     for name, present in (("fit", fit), ("activation_buffer", buffer is not None)):
@@ -507,7 +507,7 @@ def counts_of(k: Blocks) -> list[int]:
     Raises
     ------
     InputError
-        If one is no whole number, or below 1.
+        If a number is not whole, or below 1.
     """
     if isinstance(k, str):
         if k == AUTO:
@@ -534,12 +534,12 @@ def counts_of(k: Blocks) -> list[int]:
 
 
 def rules_of(constraints: Rules, graph: ComputationGraph) -> Constraints:
-    """Constraints of a graph, from an object, a file or words by kind.
+    """Constraints of a graph, from an object, a file or a mapping by kind of constraint.
 
     Raises
     ------
     InputError
-        If they are refused.
+        If the constraints are refused.
     """
     if isinstance(constraints, Constraints):
         return constraints
@@ -585,7 +585,7 @@ def enough_for(question: Instance, throughput: Quantity | None) -> float:
     Raises
     ------
     InputError
-        If it is no throughput, or there is nothing to reach.
+        If the throughput is refused, or neither a throughput nor a hard memory limit is given.
     """
     if throughput is not None:
         return 1 / parse_throughput(throughput, question.time_unit)

@@ -105,7 +105,7 @@ class SearchOnlyWords(TypedDict, total=False):
 
 
 class FlowWords(ClusterWords, SearchOnlyWords, SeedWords, total=False):
-    """Words of a question to `mtpp.flow`."""
+    """Keyword arguments of `mtpp.flow` that state its question."""
 
     time_limit: Annotated[
         float | None, Word("For search and proof together, or none.", 20.0, "SECONDS", LIMITS, basic=True)
@@ -118,7 +118,7 @@ def flow_instance(question: FlowLike, words: ClusterWords) -> FlowInstance:
     Raises
     ------
     InputError
-        If it is none.
+        If the file states no such question, or a keyword argument is refused.
     """
     if isinstance(question, FlowInstance):
         _refuse(words)
@@ -231,7 +231,7 @@ def placement_instance(
     Raises
     ------
     InputError
-        If a word or the graph is refused.
+        If a keyword argument or the graph is refused.
     """
     if k is not None:
         k, *more = counts_of(k)

@@ -46,7 +46,7 @@ def load_cluster(cluster: str | PathLike[str] | Cluster, bandwidth: Quantity | N
     Raises
     ------
     InputError
-        If there is no such cluster, or the bandwidth is missing or in vain.
+        If there is no such cluster, or the bandwidth is missing or of no use.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def plan_question(
     Raises
     ------
     InputError
-        If a word, the chain or the cluster is refused, or there are no microbatches.
+        If a keyword argument, the chain or the cluster is refused, or there are no microbatches.
     """
     if microbatches is None:
         raise InputError(f"{word('microbatches')} is missing; give how many an iteration has.")
@@ -283,7 +283,7 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
 
 
 def question_like(true: TrainingInstance, chain: Any, words: PlanningWords) -> TrainingInstance:
-    """The question of these words, with microbatches, cluster, memory, type and tokens of another one.
+    """The problem of `chain` and `words`, with microbatches, cluster, memory, number type and sequence of `true`.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def _assume(words: PlanningWords) -> None:
 
 
 def _check_paper(words: PlanningWords) -> None:
-    """Refuse words that do not apply to the paper's network."""
+    """Raise an `InputError` for keyword arguments that do not apply to the paper's network."""
     values = {
         "nic": None if words["nic"] == "full" else words["nic"],
         "dtype": words["dtype"],

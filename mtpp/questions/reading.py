@@ -151,7 +151,7 @@ def load(
     Raises
     ------
     InputError
-        If there is no such graph, or its content or a word is refused.
+        If there is no such graph, or its content or a keyword argument is refused.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def load(
 
 
 def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
-    """As `load`, with checked words."""
+    """The same as `load`, with checked keyword arguments."""
     device = device_of(words)
     if is_module(graph):
         return read_module(graph, words, device)
@@ -196,7 +196,7 @@ def is_decoder(graph: object) -> bool:
 
 
 def decoder_words(words: DecoderWords, *, served: bool) -> ReadingWords:
-    """Words for reading a decoder; a `served` architecture is priced for decoding by default."""
+    """Keyword arguments for reading a decoder; a `served` architecture is priced for decoding by default."""
     reading = checked(ReadingWords, words)
     if served:
         reading["dims"] = decode_dims(reading["dims"])
@@ -293,12 +293,12 @@ def _refuse(words: Mapping[str, Any], names: Sequence[str], why: str) -> None:
 
 
 def device_of(words: DeviceWords) -> Device | None:
-    """The device given by words; None if they give none.
+    """The device from keyword arguments; None if they state none.
 
     Raises
     ------
     InputError
-        If one is no such quantity, or not positive.
+        If a rate is no quantity of its kind, or not positive.
     """
     roofs = {}
     if (speed := words.get("peak_flops")) is not None:

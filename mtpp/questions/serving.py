@@ -99,7 +99,7 @@ def layer_runtime(name: str) -> Runtime:
     Raises
     ------
     InputError
-        If there is none, or it takes the stage of each operator.
+        If the runtime is unknown, or takes the stage of each operator instead of each layer.
     """
     runtime = find(RUNTIMES, name, "runtime")
     if isinstance(runtime, NodeRuntime):
@@ -119,7 +119,7 @@ def serving_instance(
     Raises
     ------
     InputError
-        If a word or the graph is refused.
+        If a keyword argument or the graph is refused.
     """
     if k is None and words["devices"] is None:
         raise InputError(f"{word('k')} is missing; give the number of stages.")
@@ -172,9 +172,9 @@ def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
 
 
 def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) -> str:
-    """Conditions of a front: context, devices and number widths of its speeds, and batches in flight.
+    """Text on the conditions of a front: context, devices and number widths of its speeds, and batches in flight.
 
-    Where the chosen cut, `point`, has room for more than the model takes, that is said, too. A device is named if it
+    It also says where the chosen cut, `point`, has room for more tokens than the model takes. A device is named if it
     priced the graph.
     """
     question = point.question
@@ -201,12 +201,12 @@ def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) 
 def throughput_at_most_context(
     ask: Callable[[ServingWords], ServingInstance], words: ServingWords, point: ServedPartition
 ) -> float | None:
-    """Throughput of a cut at its usable context [1/time unit]; None if it has no price there.
+    """Throughput of a cut at its usable context [1/time unit]; None if its times there cannot be computed.
 
     Parameters
     ----------
     ask : callable
-        Yields the question of the cut with other words.
+        Function of keyword arguments that returns the question of the cut.
     """
     if point.usable_context == math.inf:
         return None
@@ -326,7 +326,7 @@ class ServeWords(ServingWords, DeploymentWords, total=False):
 
 
 def refuse_deployment(words: ServeWords) -> None:
-    """Refuse words of deployments if no servers are given."""
+    """Raise an `InputError` for keyword arguments of deployments if no servers are given."""
     for name in chosen(DeploymentWords, words):
         if name == "weights" and str(words["weights"]) not in WEIGHTS:
             continue  # a file, which is a word of reading, too
@@ -352,12 +352,12 @@ def model_of(model: Any, weights: Any = None) -> ServedModel:
     Parameters
     ----------
     weights : str or path, optional
-        Their width, or which file of weights counts beside a configuration.
+        Number format of the weights, or the file of weights that belongs to a configuration.
 
     Raises
     ------
     InputError
-        If it is none, or no costs are known of its layers.
+        If the model is no decoder, or the costs of its layers are unknown.
     """
     return _decoder_of(model, weights).model
 
@@ -416,7 +416,7 @@ def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
     Raises
     ------
     InputError
-        If it is none.
+        If the text or file names no servers.
     """
     if isinstance(servers, Servers):
         return (servers,)
@@ -473,13 +473,13 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
     ----------
     model : str, path, Transformer or ServedModel
     k, memory
-        Of fronts; not given.
+        Arguments of fronts, which deployments refuse.
     words : ServeWords
 
     Raises
     ------
     InputError
-        If a word or the model is refused.
+        If a keyword argument or the model is refused.
     """
     for name in ("k", "memory"):
         if (value := {"k": k, "memory": memory}[name]) is not None:
@@ -548,7 +548,7 @@ def _lengths(given: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
 
 
 def priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:
-    """The servers with the prices given by a word."""
+    """The servers with the prices in a text."""
     parts = str(text).split(",")
     try:
         prices = [float(part) for part in parts]

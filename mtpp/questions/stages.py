@@ -108,7 +108,7 @@ def stages_question(
     Raises
     ------
     InputError
-        If a word, the model or the partition is refused.
+        If a keyword argument, the model or the partition is refused.
     """
     counted = k is not None or (partition is None and words["devices"] is not None)
     if (partition is None) != counted:
@@ -160,7 +160,7 @@ def check_model(path: Path) -> None:
     Raises
     ------
     InputError
-        If it is none.
+        If the file is no ONNX model.
     """
     if path.suffix == ".pt2":
         raise InputError(

@@ -1,4 +1,4 @@
-"""Statements of a caller on the question of a file: each is read as by the verb that wrote the file.
+"""Compare a caller's keyword arguments with the question of a file; each is read as by the verb that wrote the file.
 
 A bandwidth is in the time unit of its graph, a cluster as `mtpp plan` takes it, constraints in the names of its nodes.
 """
@@ -80,7 +80,7 @@ class StatementWords(GridWords, PlanStepWords, TrafficWords, total=False):
 
 
 def other_question(stated: Envelope, question: Any) -> str | None:
-    """Compare a hash with that of a question or a result."""
+    """How the question of a file differs from a hash, a question or that of a result; None if they are the same."""
     if isinstance(question, str):
         if not _HASH.fullmatch(question.lower()):
             raise WordError("question", question, f"a hash is {HASH} and 64 digits, of which 16 or more are given.")
@@ -140,14 +140,14 @@ def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 
 def _other_memories(true: Machines, quantity: Quantity) -> str | None:
-    """Compare a memory with those of all kinds."""
+    """Message if no kind of devices has the stated memory, else None."""
     memory = parse_bytes(quantity, "memory")
     same = memory in (kind.memory for kind in true.kinds)
     return None if same else f"no kind of devices has a memory of {figures(memory, 'bytes')}, which you ask for"
 
 
 def _other_places(instance: Instance, rules: Constraints) -> str | None:
-    """Compare the kinds that may run each node with the stated ones."""
+    """Message on a node that may run on other kinds of devices than stated, None if there is none."""
     places = places_of_kinds(instance.graph, instance.machines, rules)
     for t, v in np.argwhere(places != instance.able)[:1].tolist():
         node, kind = f"node {v} ({instance.graph.names[v]})", instance.machines.kinds[t].name
@@ -170,7 +170,7 @@ def devices_asked(
 
 
 def _other_devices(true: Machines, asked: Machines, default: float, time_unit: str) -> str | None:
-    """Compare the devices of a question with the stated ones, except works of nodes."""
+    """How the devices of a question differ from the stated devices, except works of nodes; None if they do not."""
     names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
     in_order = names if true.is_fixed else [name for name in others if name in names]
     if true.order != asked.order:
@@ -198,7 +198,7 @@ def _other_devices(true: Machines, asked: Machines, default: float, time_unit: s
 
 
 def _other_alike(instance: Instance, devices: Machines, k: int) -> str | None:
-    """Compare devices of one kind with the stated ones, of which k are used."""
+    """How the equal devices of a question differ from k of the stated devices; None if they do not."""
     platform, (kind, *more) = instance.platform, devices.kinds
     if more or devices.is_fixed or instance.k != k or k > devices.total:
         return f"its devices are {instance.k} that are alike, you ask for {_counted(devices)}"

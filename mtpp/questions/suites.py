@@ -26,24 +26,24 @@ def load_targets(
 ) -> list[Instance]:
     """Instances of all graphs of these suites, folders, architectures and files, one for each k.
 
-    A graph of a suite or folder that cannot be had is an `InputWarning`, and the others go on.
+    A graph of a suite or folder that cannot be loaded gives an `InputWarning`; the others are returned.
 
     Parameters
     ----------
     targets : iterable of str
-        Graphs as for `mtpp.load`, and words that `find_suite` knows.
+        Graphs as for `mtpp.load`, and names of suites as for `find_suite`.
     k : Blocks
     words : PlatformWords or KindWords
-        Devices are those of all graphs; of a graph of a suite they state their speeds.
+        Devices are for all graphs; kinds of devices for graphs of a suite state their speeds.
     left_out : list of str, optional
-        Takes a line for each graph that is left out.
+        List to which a line is appended for each graph that is left out.
     studies : iterable of str
-        Further words that the caller knows; one that is misspelled may mean one of them.
+        Further names that the caller accepts, to propose for a misspelled target.
 
     Raises
     ------
     InputError
-        If a word or a graph is refused, or a bandwidth is given for a suite that has its own.
+        If a keyword argument or a graph is refused, or a bandwidth is given for a suite that has its own.
     """
     counts, asked = counts_of(k), checked(PartitioningWords, words)
     bandwidth = asked["bandwidth"]

@@ -111,7 +111,7 @@ class OwnGraph:
         return graph if runtime is None else runtime_of(runtime).seen(graph)
 
     def _other_works(self, instance: Instance, loaded: ComputationGraph) -> str | None:
-        """Compare a graph and its works on the stated kinds with those of a question."""
+        """How a graph and its works on the stated kinds differ from those of a question; None if they do not."""
         source = self._graph.graph if isinstance(self._graph, Instance) else self._graph
         devices = devices_asked(instance, self._words, instance.platform.bandwidth)
         works = works_of_kinds(source, loaded, devices, self._reading())
@@ -130,7 +130,7 @@ class OwnGraph:
         return fault
 
     def of_front(self, stated: StatedServing) -> str | None:
-        """Compare chain and constraints of a front with those of the caller's decoder."""
+        """How chain and constraints of a front differ from those of the caller's decoder; None if they do not."""
         if stated.source is None:
             return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
         reading = decoder_words(self._reading(), served=is_decoder(self._graph))
@@ -186,7 +186,7 @@ class OwnGraph:
 
 
 class Comparisons(NamedTuple):
-    """Comparisons of a file's question with the caller's statements, by word."""
+    """Comparisons of a file's question with the caller's statements, by keyword."""
 
     words: Compare  # what is stated, the graph among it
     faults: Iterable[str]  # differences that are found in any case
@@ -243,7 +243,7 @@ def compare_flow(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph 
 
 
 def _by_graph(own: OwnGraph | None, names: Iterable[str]) -> Compare:
-    """Comparison of words that only the graph determines, if a graph is stated."""
+    """For each keyword that is compared as part of the graph, a function that raises an error without a graph."""
 
     def compare(name: str) -> str | None:
         if own is None:
@@ -260,7 +260,7 @@ def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: O
 
 
 def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None]) -> Compare:
-    """Comparison of the graph, if one is stated."""
+    """The keyword of the graph, with a function that compares a stated graph; None without one."""
 
     def compare() -> str | None:
         fault = None if graph is None else other(graph)
@@ -270,12 +270,12 @@ def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None])
 
 
 def _other_members(true: Any, asked: Any) -> str | None:
-    """First difference between two questions, short members first; None without one."""
+    """First difference between two questions, short members first; None if they are equal."""
     return _other_member("", *(nameless(question.document()) for question in (true, asked)))
 
 
 def _other_member(place: str, true: Any, asked: Any) -> str | None:
-    """First difference between two JSON values; None without one."""
+    """First difference between two JSON values; None if they are equal."""
     if true == asked:
         return None
     if isinstance(true, dict) and isinstance(asked, dict):

@@ -1,4 +1,4 @@
-"""Words of questions: types, ranges, defaults; those of solvers."""
+"""Keyword arguments ("words") of questions and of solvers: types, ranges, defaults, help texts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Word:
-    """Description of a word."""
+    """Description of a keyword argument, which is also an option of the command line."""
 
     help: str
     default: Any = None
@@ -84,7 +84,7 @@ class Word:
 
 @cache
 def words_of(kind: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Word]]:
-    """Type and description of each word of a `TypedDict`, in order of declaration."""
+    """Type and description of each keyword argument of a `TypedDict`, in order of declaration."""
     words = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is not Annotated:
@@ -101,17 +101,17 @@ def types_of(hint: Any) -> set[Any]:
 
 
 def pick(kind: type[W], words: Mapping[str, Any]) -> W:
-    """The words of one kind from a larger set."""
+    """The keyword arguments that the `TypedDict` `kind` has, from a larger set."""
     return cast(W, {name: words[name] for name in words_of(kind) if name in words})
 
 
 def chosen(kind: type[Mapping[str, Any]], words: Mapping[str, Any]) -> list[str]:
-    """Names of the words of a kind whose values are not the defaults."""
+    """Names of the keyword arguments of a `TypedDict` whose values are not the defaults."""
     return [name for name, (_, word) in words_of(kind).items() if name in words and words[name] != word.default]
 
 
 def checked(kind: type[W], given: Mapping[str, Any], others: tuple[str, ...] = ()) -> W:
-    """All words of a kind, completed by defaults.
+    """All keyword arguments of a `TypedDict`, checked and completed by defaults.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def checked(kind: type[W], given: Mapping[str, Any], others: tuple[str, ...] = (
     Raises
     ------
     TypeError
-        If a name is none of them.
+        If a name is unknown.
     WordError
         If a value has a wrong type, is not a number, or is out of its range.
     """
@@ -179,17 +179,17 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
 
 
 def _choices(word: Word) -> list[str]:
-    """The few possible values of a word, as its metavar lists them; empty for other words."""
+    """The values of a keyword argument that has few, as its metavar lists them; else empty."""
     return word.metavar.split("|") if word.metavar and re.fullmatch(r"[a-z0-9-]+(\|[a-z0-9-]+)+", word.metavar) else []
 
 
 def path_of(name: str, value: Any) -> Path:
-    """The value of a word or parameter as a path.
+    """The value of a keyword argument or parameter as a path.
 
     Raises
     ------
     WordError
-        If it is none.
+        If the value is no path.
     """
     if not isinstance(value, str | PathLike):
         raise WordError(name, value, f"give a path, no {type(value).__name__}.")
@@ -199,8 +199,8 @@ def path_of(name: str, value: Any) -> Path:
 def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
     """Decorate a function with keyword arguments ``**words: Unpack[kind]``.
 
-    The function receives all words, those that are not given by their defaults, and shows them in its signature; its
-    docstring gets those that it does not document itself, as the help of the command line has them.
+    The function receives all keyword arguments of `kind`, completed by defaults, and shows them in its signature. Those
+    that its docstring does not document are added to it, with the help texts of the command line.
     Results say in a note which defaults their questions rest on.
     """
 
@@ -234,7 +234,7 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
 
 
 def _with_words(text: str, words: Mapping[str, tuple[Any, Word]]) -> str:
-    """The docstring with its parameters followed by the words that it does not document."""
+    """The docstring with an entry added to its parameters for each keyword argument that it does not document."""
     before, heading, rest = inspect.cleandoc(text).partition("\nParameters\n----------\n")
     section, returns, after = rest.partition("\n\nReturns\n")
     lines = re.findall(r"^([\w, ]+?)(?: :.*)?$", section, flags=re.MULTILINE)
@@ -244,7 +244,7 @@ def _with_words(text: str, words: Mapping[str, tuple[Any, Word]]) -> str:
 
 
 def _entry(name: str, hint: Any, word: Word) -> str:
-    """Numpydoc entry of a word: the option's help in Python's terms."""
+    """Numpydoc entry of a keyword argument: the option's help in Python's terms."""
     kinds = [getattr(kind, "__name__", str(kind)) for kind in get_args(hint) or (hint,) if kind is not NoneType]
     if choices := _choices(word):
         kinds = ["{" + ", ".join(f'"{choice}"' for choice in choices) + "}"]
@@ -260,7 +260,7 @@ def _entry(name: str, hint: Any, word: Word) -> str:
 
 
 class SeedWords(TypedDict, total=False):
-    """Randomness."""
+    """Seed of random numbers."""
 
     seed: Annotated[
         int, Word("Same seed, same answer, without a time limit.", 0, panel=SEARCH, least=0, most=2**31 - 1)
@@ -303,7 +303,7 @@ class SolvingWords(ProofWords, total=False):
 
 
 def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
-    """The words as the record `SolveOptions`.
+    """Keyword arguments as the record `SolveOptions`.
 
     Raises
     ------
@@ -329,7 +329,7 @@ def seeds_of(value: Any) -> list[int]:
     Raises
     ------
     WordError
-        If one is no whole number, or out of its range.
+        If a seed is no whole number, or out of its range.
     """
     (_, word) = words_of(SeedWords)["seed"]
     return [int(seed) for seed in _numbers("seeds", value, operator.index, word.least, word.most)]
@@ -341,7 +341,7 @@ def budgets_of(value: Any) -> list[float | None]:
     Raises
     ------
     WordError
-        If one is no number above 0.
+        If a budget is no number above 0.
     """
     return list(_numbers("budgets", value, float, math.ulp(0.0), sys.float_info.max)) or [None]
 

@@ -1,4 +1,4 @@
-"""Check a plan with all its times on shared network cards, and its bounds."""
+"""Verify a plan that states all its times on shared network cards, and its bounds."""
 
 from __future__ import annotations
 
