@@ -237,7 +237,7 @@ def _highest(cost: FloatArray) -> float:
 
 @compiled(allocates=False)
 def _exchange(place: int, state: PartitionState, arrays: KernelArrays) -> None:
-    """Exchange the places of two neighbouring blocks unless an edge leads from the first, or that has many nodes."""
+    """Swap the block at `place` with the next one, unless an edge joins them or the first one has too many nodes."""
     a, b = state.at[place], state.at[place + 1]
     if state.size[a] > _EXCHANGED_NODES:
         return

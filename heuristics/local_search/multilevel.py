@@ -103,7 +103,7 @@ def join_by_degree(
 
 @compiled
 def _reach(source: IntArray, reader: IntArray, order: IntArray) -> tuple[_Words, _Words]:
-    """Two (n, w) tables of bits, 64 nodes a word: the nodes behind each node, and those before it."""
+    """Two (n, w) tables of bits, 64 nodes an entry: the descendants of each node, and its ancestors."""
     n = len(order)
     words = (n + 63) // 64
     after, before = np.zeros((n, words), dtype=np.uint64), np.zeros((n, words), dtype=np.uint64)

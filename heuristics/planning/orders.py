@@ -51,9 +51,10 @@ def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
 
 
 def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLists, str]:
-    """Order with split backward passes: F is ahead of I as in `steady`, and of W by `behind` more.
+    """Order with backward passes split into input gradients I and weight gradients W, and its name.
 
-    ``(1, 1)`` is ZB-H1; with M or more, W may come as late as memory allows. The name comes with the order.
+    Forward passes are ahead of I by as many as in `steady`, and ahead of W by `behind` more. ``(1, 1)`` is ZB-H1; with
+    `behind` of M or more, W may come as late as memory allows.
     """
     S, M = plan.n_stages, plan.instance.microbatches
     ahead = steady(S, M, distance)

@@ -183,7 +183,7 @@ def _count(counts: FloatArray, server: IntArray, order: IntArray, place: int, r:
 
 @compiled(allocates=False)
 def _slowest_within(bandwidth: FloatArray, order: IntArray, place: int, r: int) -> float:
-    """Slowest link among the r devices from a place of the order on; infinite for one [bytes/s]."""
+    """Slowest link among the r devices from position `place` of the order on [bytes/s]; infinite if r is 1."""
     slowest = np.inf
     for u in range(place, place + r):
         for v in range(place, u):
@@ -193,7 +193,7 @@ def _slowest_within(bandwidth: FloatArray, order: IntArray, place: int, r: int) 
 
 @compiled(allocates=False)
 def _slowest_between(bandwidth: FloatArray, order: IntArray, place: int, r: int, q: int) -> tuple[float, float]:
-    """Slowest links from the r devices at a place of the order to the q after them, and back [bytes/s]."""
+    """Slowest links from the r devices at position `place` of the order to the next q, and back [bytes/s]."""
     forth, back = np.inf, np.inf
     for u in range(place, place + r):
         for v in range(place + r, place + r + q):

@@ -331,7 +331,7 @@ def _stages(i: int, j: int, units: int, cut: IntArray, last: IntArray) -> list[t
 def _level(
     time: FloatArray, params: FloatArray, crossing: FloatArray, units: int, bandwidth: float
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """``A(i, j, m)`` with the place of the last cut and the units of the last stage."""
+    """``A(i, j, m)`` with the layer at which the last stage begins and the units of the last stage."""
     L = len(time) - 1
     best = np.full((L + 1, L + 1, units + 1), np.inf)
     cut = np.zeros((L + 1, L + 1, units + 1), dtype=np.int64)
@@ -368,7 +368,7 @@ def spp(instance: TrainingInstance) -> Iteration:
 
 
 def spp_plans(instance: TrainingInstance) -> list[Plan | None]:
-    """Plans that SPP tries: at place S - 1 the one with S stages, None where none fits into memory."""
+    """Plans that SPP tries: at index S - 1 the plan with S stages, None where no such plan fits into memory."""
     return plans_by_stages(instance, recursive_device_order(instance.cluster), pe)
 
 

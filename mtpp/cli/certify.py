@@ -176,7 +176,7 @@ def certify(
 
 
 def _hold(answers: Answers, instance: Instance, incumbent: Callable[[], Result | None]) -> None:
-    """Arrange that the known results are written if a signal stops the work."""
+    """Arrange that the best results so far are written if a signal stops the work."""
 
     def document() -> dict[str, object] | None:
         result = incumbent()

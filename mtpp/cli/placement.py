@@ -273,7 +273,7 @@ def _deployment_row(result: DeploymentResult) -> dict[str, str]:
 
 
 def _front_rows(result: ServingResult) -> list[dict[str, str]]:
-    """Table row of each cut; speeds are those at the context in the column beside or above."""
+    """Table row of each cut, with speeds at the question's context and, in the column "there", at that of the cut."""
     question, front, unit, rows = result.instance, result.answer, result.instance.time_unit, []
     assert front is not None
     for point, full in zip(front.points, front.full_throughput, strict=True):

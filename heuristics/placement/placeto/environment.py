@@ -151,7 +151,10 @@ def _move(
     relation: NDArray[np.int8],
     space: Workspace,
 ) -> int:
-    """Put v on `device`, simulate where that is a change (-1: simulate what there is); return the simulations."""
+    """Put v on ``device[i]`` in each episode i and simulate changed placements; return the number of simulations.
+
+    On device -1, v stays unplaced and the present placement is simulated, unless v is unplaced already.
+    """
     simulations = 0
     for i in range(len(place)):
         if place[i, v] != device[i]:

@@ -140,7 +140,7 @@ def _features(instance: PlacementInstance) -> Tensor:
 
 
 def _by_node(order: IntArray, devices: IntArray) -> IntArray:
-    """Permute devices from the places of an order to nodes."""
+    """(count, n) devices by node, from devices by position in `order`."""
     places = np.empty_like(devices)
     places[:, order] = devices
     return places

@@ -291,7 +291,7 @@ class GridSearch:
         return self.times[key]
 
     def _plan(self, sketch: Sketch) -> GridPlan | None:
-        """The plan in the faster of the placings that the runtime has; None if it does not fit."""
+        """The plan in the fastest of the `PLACINGS` that the runtime has; None if it does not fit."""
         return min(built(self.question, sketch, self.runtime), key=lambda plan: plan.time, default=None)
 
     def offer_stages(

@@ -37,7 +37,7 @@ _WITH_BOTH = (None, "megatron")
 
 
 def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) -> list[GridPlan]:
-    """The plan in each placing that the runtime has; empty if it does not fit."""
+    """The plan in each order of assigning devices (`PLACINGS`) that the runtime has; empty if it does not fit."""
     plans, setting = [], sketch.setting
     single = setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 or runtime not in _WITH_BOTH
     for placing in PLACINGS[: 1 if single else 2]:
@@ -103,7 +103,7 @@ def _inner_cuts(begin: int, end: int, stages: int, *, first: bool) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _most_frequent(chain: ConfiguredChain) -> tuple[int, int]:
-    """Place of the first of the most frequent layers, and place after the last."""
+    """Index of the first layer of the most frequent kind, and the index after the last one."""
     kinds = [layer.kind for layer in chain.layers]
     common, _ = Counter(kinds).most_common(1)[0]
     return kinds.index(common), len(kinds) - kinds[::-1].index(common)
@@ -184,7 +184,7 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_e
 def _estimate(
     sums: _Sums, cuts: IntArray, t: int, S: int, v: int, M: int, question: GridInstance, setting: Setting
 ) -> float:
-    """Estimated time of a step in the better placing; transfers count unless pipelines hide them [s]."""
+    """Estimated time of a step in the better of the `PLACINGS`; transfers count unless pipelines hide them [s]."""
     servers, width = question.servers, t * setting.context
     all_near = S * setting.pipelines * width <= servers.size
     beside = max(1, servers.size // (S * width))  # whole pipelines in a server

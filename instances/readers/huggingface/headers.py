@@ -142,7 +142,7 @@ def _gguf(stream: BinaryIO, file: Path, size: int) -> Header:
 
 
 def _gguf_tensors(stream: BinaryIO, file: Path, count: int) -> Iterator[tuple[StoredTensor, int]]:
-    """The tensors, each with its place behind the header [bytes]."""
+    """The tensors, each with the offset of its data after the header [bytes]."""
     for _ in range(count):
         name, axes = _text(stream), _number(stream, "<I")
         if axes > 8:

@@ -235,7 +235,7 @@ class _Part(NamedTuple):
 
 
 def _homes(scope: Scope, partition: Partition) -> dict[int, int]:
-    """Block of each node of the graph, by the node's place in the model."""
+    """Block of each node of the graph, by the node's index in the model."""
     graph = partition.instance.graph
     blocks = dict(zip(graph.names, partition.block.tolist(), strict=True))
     names = node_names(scope)
