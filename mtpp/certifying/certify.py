@@ -54,16 +54,17 @@ OTHER_K = "carried"
 def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
     r"""Partitions and bounds for k blocks that follow from answers for other numbers of blocks.
 
-    A partition into fewer blocks is one into more, some of them empty. Merging each :math:`\lceil k / j \rceil`
-    consecutive blocks of k leaves at most j, none of which costs more than its blocks together while the memory is
-    infinite, so :math:`\lceil k / j \rceil \cdot \mathrm{OPT}_k \ge \mathrm{OPT}_j`. For j >= k this says that more
-    blocks never hurt, and holds with any memory, also where it is a hard limit: what is impossible for j blocks is
-    impossible for fewer.
+    A partition into fewer blocks is also a partition into more, some of them empty. Merging each
+    :math:`\lceil k / j \rceil` consecutive blocks of k leaves at most j, none of which costs more than its blocks
+    together while the memory is infinite, so :math:`\lceil k / j \rceil \cdot \mathrm{OPT}_k \ge \mathrm{OPT}_j`. For
+    j >= k this says that more blocks never hurt, and holds with any memory, also where it is a hard limit: what is
+    impossible for j blocks is impossible for fewer.
 
     Groups of nodes that share a block change none of that. Windows and least numbers do: they name blocks, and forbid
-    empty ones. Then no bound is carried, and a partition only if it obeys.
+    empty ones. Then no bound is carried over, and a partition only if it is feasible.
 
-    There is one result for each known answer from which something follows; answers to other questions do no harm.
+    There is a result for each known answer from which a partition or bound follows; answers to other questions are
+    ignored.
     """
     carried = []
     for result in known:
@@ -127,9 +128,9 @@ def certify(
     options : SolveOptions
         The time limit, a minute by default, is for everything together.
     start : Partition, optional
-        A partition known already.
+        A known partition to start from.
     known : sequence of Result
-        Answers for other k, from which something may follow for this one.
+        Answers for other k, from which partitions or bounds may follow for this k.
     methods : sequence of Method
         Further methods that take turns, such as `mtpp.runs.own_methods.turns_of` makes.
     on_progress : callable, optional
@@ -389,7 +390,7 @@ def can_split() -> bool:
 
 
 def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) -> None:
-    """Continue with a process for searches and one for proofs, until time is up or all is proved.
+    """Continue with a process for searches and a process for proofs, until time is up or the answer is proved.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
     proofs have the other threads.

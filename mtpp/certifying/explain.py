@@ -305,7 +305,7 @@ def explain(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> tuple[Findings, bool]:
-    """Explain how good a partition is and why it is not better.
+    """Collect findings on how good a partition is and why it is not better.
 
     Parameters
     ----------

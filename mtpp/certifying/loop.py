@@ -48,7 +48,7 @@ def ignore(_: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Method(Generic[Q, A]):
-    """A search or a proof of one question, as the loop calls it."""
+    """A search or a proof that the loop calls for a question, with its share of the time."""
 
     name: str
     # From the best results so far; None if nothing new follows.
@@ -117,7 +117,7 @@ def _candidates(methods: Iterable[Method[Q, A]]) -> list[Candidate[Q, A]]:
 
 
 def next_candidate(candidates: Sequence[Candidate[Q, A]], remaining: float = math.inf) -> Candidate[Q, A] | None:
-    """The candidate to run next: an untried one, else that with the largest gain per second.
+    """The candidate to run next: an untried candidate, else the candidate with the largest gain per second.
 
     None if the seconds left are too few for any.
     """

@@ -300,7 +300,7 @@ def certify_plan(
     search: PlanSearch | None = None,
     on_progress: Callable[[Progress], None] = ignore,
 ) -> PlanResult:
-    """Plan an iteration and prove how far any plan of its class, or of a wider one, could be below it.
+    """Plan an iteration and prove how far below it any plan of its class, or of a wider class, could be.
 
     Where every server runs a separate pipeline there is no bound, as no method covers such plans.
 

@@ -1,1 +1,1 @@
-"""Problems: one record each, with all that a problem has of its own, and what follows from it for all of them."""
+"""Problems: a record of the classes and functions of each, and functions that use these records for all problems."""

@@ -219,7 +219,7 @@ _FIXED = ("pp", "tp", "dp", "v", "cp", "ep")
 
 
 class GridWords(TypedDict, total=False):
-    """Plans for a global batch, and how their layers are timed."""
+    """Keyword arguments: plans for a global batch, and how their layers are timed."""
 
     global_batch: Annotated[int | None, Word("Samples of a step.", None, "G", basic=True, least=1)]
     micro_batch: Annotated[int | str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]")]
@@ -279,7 +279,7 @@ class GridWords(TypedDict, total=False):
 
 
 class GridReportWords(TypedDict, total=False):
-    """Additional numbers to print of a plan for a global batch."""
+    """Keyword arguments: additional numbers to print of a plan for a global batch."""
 
     top: Annotated[int, Word("Plans of other degrees to show beside the best.", 0, "N", least=0, most=1000)]
     tokens: Annotated[

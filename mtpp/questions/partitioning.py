@@ -57,7 +57,7 @@ DEFAULT_BANDWIDTH = 25e9
 
 
 class BandwidthWords(TypedDict, total=False):
-    """The links between blocks."""
+    """Keyword arguments: the links between blocks."""
 
     bandwidth: Annotated[
         Quantity | None,
@@ -73,7 +73,7 @@ class BandwidthWords(TypedDict, total=False):
 
 
 class DeviceMemoryWords(TypedDict, total=False):
-    """The memory of a device."""
+    """Keyword arguments: the memory of a device."""
 
     memory: Annotated[
         Quantity | None,
@@ -84,7 +84,7 @@ class DeviceMemoryWords(TypedDict, total=False):
 
 
 class MemoryWords(TypedDict, total=False):
-    """The memory for a block."""
+    """Keyword arguments: the memory for a block."""
 
     memory: Annotated[
         Quantity | None,
@@ -99,7 +99,7 @@ class MemoryWords(TypedDict, total=False):
 
 
 class PlatformWords(BandwidthWords, MemoryWords, total=False):
-    """The devices, without their number."""
+    """Keyword arguments: the devices, without their number."""
 
 
 def platform_of(
@@ -200,7 +200,7 @@ def _plausible_bandwidth(graph: ComputationGraph) -> float:
 
 
 class DevicesWords(TypedDict, total=False):
-    """The devices, if there are several kinds."""
+    """Keyword arguments: the devices, if there are several kinds."""
 
     devices: Annotated[
         Machines | str | PathLike[str] | None,
@@ -326,7 +326,7 @@ Rules = Constraints | Mapping[str, Any] | str | PathLike[str] | None
 
 
 class PartitioningWords(DevicesWords, PlatformWords, ReadingWords, total=False):
-    """A question of partitioning, without its graph and k."""
+    """Keyword arguments of partitioning, without graph and k."""
 
     constraints: Annotated[
         Rules,
@@ -342,7 +342,7 @@ class PartitioningWords(DevicesWords, PlatformWords, ReadingWords, total=False):
 
 
 class StartWords(TypedDict, total=False):
-    """Start of a proof."""
+    """Keyword arguments: start of a proof."""
 
     start: Annotated[
         Partition | Result | str | PathLike[str] | None,
@@ -361,7 +361,7 @@ class SolveWords(PartitioningWords, SolvingWords, total=False):
 
 
 class OwnMethodsWords(TypedDict, total=False):
-    """Methods of the caller that run beside those of this project."""
+    """Keyword arguments: methods of the caller that run beside the built-in methods."""
 
     methods: Annotated[
         str | Callable[..., Any] | Iterable[Any] | None,
@@ -400,7 +400,7 @@ class ReportWords(PartitioningWords, total=False):
 
 
 class FeatureWords(PlatformWords, NetworkWords, total=False):
-    """The devices without their number, and dimensions and weights of a network."""
+    """Keyword arguments: the devices without their number, and dimensions and weights of a network."""
 
 
 class KindWords(DevicesWords, FeatureWords, total=False):

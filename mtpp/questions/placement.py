@@ -65,7 +65,7 @@ FlowLike = FlowInstance | str | PathLike[str]
 
 
 class ClusterWords(DevicesWords, DeviceWords, WeightsWords, total=False):
-    """The devices on which a decoder runs."""
+    """Keyword arguments: the devices on which a decoder runs."""
 
     dims: Annotated[
         Mapping[str, int | str] | None,
@@ -97,7 +97,7 @@ class ClusterWords(DevicesWords, DeviceWords, WeightsWords, total=False):
 
 
 class SearchOnlyWords(TypedDict, total=False):
-    """Whether to skip the proof."""
+    """Keyword arguments: whether to skip the proof."""
 
     search_only: Annotated[
         bool, Word("Search alone, without a proof of how good the answer is.", False, panel=SEARCH, basic=True)
@@ -179,7 +179,7 @@ def _batches_in_flight(count: int, dims: Mapping[str, int | str], words: Cluster
 
 
 class PlacementWords(StepWords, DeviceMemoryWords, total=False):
-    """A question of placement, without its graph and k."""
+    """Keyword arguments of placement, without graph and k."""
 
     bandwidth: Annotated[
         Quantity | None,
@@ -226,7 +226,7 @@ def placement_instance(
     k: int | None,
     words: PlacementWords,
 ) -> PlacementInstance:
-    """The nodes of one step, and the devices.
+    """The problem of placing the nodes of a step on devices.
 
     Raises
     ------

@@ -115,7 +115,7 @@ _DTYPE, _OPTIMIZER_BYTES, _PAPER_COPIES = "fp32", 16.0, 4.0
 
 
 class TrainedStepWords(TypedDict, total=False):
-    """Links and optimizer of a step of training."""
+    """Keyword arguments: links and optimizer of a step of training."""
 
     nic: Annotated[
         str,
@@ -135,7 +135,7 @@ class TrainedStepWords(TypedDict, total=False):
 
 
 class _TrainedWords(TrainedStepWords, DeviceMemoryWords, total=False):
-    """Words common to plans of microbatches and plans for a global batch."""
+    """Keyword arguments common to plans of microbatches and plans for a global batch."""
 
     bandwidth: Annotated[
         Quantity | None,
@@ -164,7 +164,7 @@ class _TrainedWords(TrainedStepWords, DeviceMemoryWords, total=False):
 
 
 class PlanStepWords(TrainedStepWords, total=False):
-    """Network and microbatches of a step of a plan."""
+    """Keyword arguments: network and microbatches of a planned training step."""
 
     network: Annotated[
         str, Word("Cards that servers share, or links that share nothing.", "shared", "shared|paper", MACHINES)
@@ -177,11 +177,11 @@ class PlanStepWords(TrainedStepWords, total=False):
 
 
 class PlanningWords(ChainWords, PlanStepWords, _TrainedWords, total=False):
-    """A question of planning, without chain, cluster and microbatches."""
+    """Keyword arguments of planning, without chain, cluster and microbatches."""
 
 
 class TrainingWords(GridWords, GridReportWords, _TrainedWords, DeviceWords, TimeUnitWords, total=False):
-    """A question of training, without model and cluster."""
+    """Keyword arguments of training, without model and cluster."""
 
     memory: Annotated[
         Quantity | None,
@@ -199,7 +199,7 @@ class TrainWords(TrainingWords, total=False):
 
 
 class PlanSearchWords(SeedWords, total=False):
-    """Settings of the search for a plan."""
+    """Keyword arguments: settings of the search for a plan."""
 
     effort: Annotated[
         int, Word("Of improved: 3 searches until the time limit, 2 as long as it pays.", 2, "0…3", SEARCH)
@@ -222,7 +222,7 @@ class PlanWords(PlanningWords, PlanSearchWords, total=False):
 
 @dataclass(frozen=True)
 class PlanningQuestion:
-    """A question of a plan of microbatches, with the settings of its search."""
+    """The problem of planning with microbatches, and the settings of its search."""
 
     instance: TrainingInstance
     planner: str
@@ -238,7 +238,7 @@ def plan_question(
     planner: str,
     search: PlanSearchWords,
 ) -> PlanningQuestion:
-    """The chain on its cluster with this many microbatches.
+    """The problem of planning a chain on a cluster with a number of microbatches, with the settings of its search.
 
     Raises
     ------

@@ -27,13 +27,13 @@ _OF_MODULES = ("args", "kwargs", "observe")
 
 
 class TimeUnitWords(TypedDict, total=False):
-    """The unit of times in files that state none."""
+    """Keyword arguments: the unit of times in files that state none."""
 
     time_unit: Annotated[str | None, Word("Of the times of a Piper or DOT file.  [default: s]", metavar="s|ms|us")]
 
 
 class WeightsWords(TypedDict, total=False):
-    """Weight files of a configuration."""
+    """Keyword arguments: weight files of a configuration."""
 
     weights: Annotated[
         str | PathLike[str] | None,
@@ -42,7 +42,7 @@ class WeightsWords(TypedDict, total=False):
 
 
 class NetworkWords(WeightsWords, total=False):
-    """Dimensions and weights of a network."""
+    """Keyword arguments: dimensions and weights of a network."""
 
     dims: Annotated[
         Mapping[str, int | str] | None,
@@ -66,7 +66,7 @@ class _SourceWords(TimeUnitWords, NetworkWords, total=False):
 
 
 class DeviceWords(TypedDict, total=False):
-    """The device whose roofline model prices graphs without times."""
+    """Keyword arguments: the device whose roofline model prices graphs without times."""
 
     peak_flops: Annotated[
         Quantity | None,
@@ -88,7 +88,7 @@ class DeviceWords(TypedDict, total=False):
 
 
 class ChainWords(_SourceWords, DeviceWords, total=False):
-    """How an architecture or a file becomes a chain of layers."""
+    """Keyword arguments: how an architecture or a file becomes a chain of layers."""
 
 
 class _FileWords(ChainWords, total=False):
@@ -106,19 +106,19 @@ class _FileWords(ChainWords, total=False):
 
 
 class StepWords(_FileWords, total=False):
-    """How an architecture or a file becomes the graph of a step."""
+    """Keyword arguments: how an architecture or a file becomes the graph of a step."""
 
     training: Annotated[bool, Word("An architecture's forward and backward pass.", False)]
 
 
 class DecoderWords(_FileWords, total=False):
-    """How an architecture or a file becomes the graph of a decoder."""
+    """Keyword arguments: how an architecture or a file becomes the graph of a decoder."""
 
     communication: Annotated[str, Word("Sizes of tensors, or the edge costs of an MSR file.", "size", "size|cost")]
 
 
 class ReadingWords(StepWords, DecoderWords, total=False):
-    """How an architecture or a file becomes a graph."""
+    """Keyword arguments: how an architecture or a file becomes a graph."""
 
     level: Annotated[str, Word("What a node of an architecture is.", "operator", "operator|layer")]
 

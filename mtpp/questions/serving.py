@@ -114,7 +114,7 @@ def layer_runtime(name: str) -> Runtime:
 def serving_instance(
     graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords
 ) -> ServingInstance:
-    """The decoder as a chain of layers, and the devices.
+    """The problem of cutting a decoder, as a chain of layers, into stages on devices.
 
     Raises
     ------
@@ -232,7 +232,7 @@ ONE_DEGREE, NO_DEGREE = ("vllm", "sglang", "tensorrt-llm"), ("llama-cpp", "exo")
 
 
 class TrafficWords(TypedDict, total=False):
-    """Traffic of a deployment, and options of its service."""
+    """Keyword arguments: traffic of a deployment, and options of its service."""
 
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
     input: Annotated[
@@ -273,7 +273,7 @@ class TrafficWords(TypedDict, total=False):
 
 
 class WorkloadWords(TrafficWords, total=False):
-    """A workload for a deployment, and its limits."""
+    """Keyword arguments: a workload for a deployment, and its limits."""
 
     weights: Annotated[
         str | PathLike[str] | None,
@@ -289,7 +289,7 @@ class WorkloadWords(TrafficWords, total=False):
 
 
 class DeploymentWords(WorkloadWords, total=False):
-    """A deployment on servers."""
+    """Keyword arguments: a deployment on servers."""
 
     servers: Annotated[
         ServersLike | None,

@@ -35,7 +35,7 @@ _HEAD = 16
 
 
 class ModelWords(DeviceWords, total=False):
-    """How an ONNX model becomes a graph."""
+    """Keyword arguments: how an ONNX model becomes a graph."""
 
     dims: Annotated[Mapping[str, int | str] | None, words_of(ReadingWords)["dims"][1]]
     cost: Annotated[str | None, words_of(ReadingWords)["cost"][1]]
@@ -44,7 +44,7 @@ class ModelWords(DeviceWords, total=False):
 
 
 class StagesWords(DevicesWords, MemoryWords, ModelWords, total=False):
-    """A question of stages, without its model and k."""
+    """Keyword arguments that state stages, without model and k."""
 
     bandwidth: Annotated[
         Quantity | None,

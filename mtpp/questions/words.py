@@ -260,7 +260,7 @@ def _entry(name: str, hint: Any, word: Word) -> str:
 
 
 class SeedWords(TypedDict, total=False):
-    """Seed of random numbers."""
+    """Keyword arguments: seed of random numbers."""
 
     seed: Annotated[
         int, Word("Same seed, same answer, without a time limit.", 0, panel=SEARCH, least=0, most=2**31 - 1)
@@ -268,7 +268,7 @@ class SeedWords(TypedDict, total=False):
 
 
 class SolverOptionWords(TypedDict, total=False):
-    """Options of a solver, by the names it has for them."""
+    """Keyword arguments: options of a solver, by the solver's names."""
 
     solver_options: Annotated[
         Mapping[str, str | float] | None,
@@ -277,7 +277,7 @@ class SolverOptionWords(TypedDict, total=False):
 
 
 class SolverWords(SolverOptionWords, total=False):
-    """Options and output of a solver."""
+    """Keyword arguments: options and output of a solver."""
 
     log: Annotated[
         str | PathLike[str] | None,
@@ -286,7 +286,7 @@ class SolverWords(SolverOptionWords, total=False):
 
 
 class ProofWords(SeedWords, SolverWords, total=False):
-    """Settings for solving models, without the time limit."""
+    """Keyword arguments: settings for solving models, without the time limit."""
 
     solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", LIMITS)]
@@ -297,7 +297,7 @@ class ProofWords(SeedWords, SolverWords, total=False):
 
 
 class SolvingWords(ProofWords, total=False):
-    """Settings for solving models."""
+    """Keyword arguments: settings for solving models."""
 
     time_limit: Annotated[float | None, Word("For each k, or none.", 60.0, "SECONDS", LIMITS, basic=True)]
 

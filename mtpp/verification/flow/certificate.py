@@ -271,7 +271,7 @@ def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock
 
 
 def _families(instance: FlowInstance, clock: Clock) -> list[list[int]]:
-    """Families of interchangeable devices: of one kind, with equal links."""
+    """Families of interchangeable devices, of the same kind with equal links, as lists of their numbers."""
     families: list[list[int]] = []
     for i in range(instance.n):
         clock.raise_if_late()

@@ -165,7 +165,7 @@ def _simple(task: Task, claim: Claim) -> Check:
 
 
 def _shares(task: Task, claim: Claim) -> list[Fraction] | None:
-    """The claim's weights of the kinds; None unless there is one ≥ 0 for each."""
+    """The claim's weights of the kinds; None unless each kind has a weight of at least 0."""
     shares = claim.parameters.open_members(("shares",))["shares"].numbers()
     return [Fraction(x) for x in shares] if len(shares) == len(task.exact.counts) and min(shares) >= 0 else None
 

@@ -123,7 +123,7 @@ def _part(multiplier: int, weight: int) -> int:
 
 @compiled
 def _constant(constant: _Ints, state: _States) -> int:
-    """The largest constant of the nodes in the block or, if none is in yet, the least of those that may be."""
+    """The largest constant of the nodes decided as `IN` or, without such nodes, the least of those not `OUT`."""
     largest, least, some = 0, 0, False
     for v in range(len(state)):
         if state[v] == IN:

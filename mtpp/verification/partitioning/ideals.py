@@ -466,7 +466,7 @@ def _question(
 def _live_tensors(
     exact: KindQuestion, size: Sequence[int], reads: tuple[_Ints, _Ints], behind: tuple[_Ints, _Ints]
 ) -> LiveTensors:
-    """Tensors with sizes in units, and the nodes at which each is live, for an empty block."""
+    """Tensors with scaled sizes, and the nodes at which each may be live, for an empty block."""
     n, words = exact.n, -(-exact.n // 64) if size else 0
     before, after = sets_along_edges(_whole(exact.order), behind, words)
     touch = np.zeros((len(size), words), dtype=np.uint64)

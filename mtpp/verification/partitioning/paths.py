@@ -351,7 +351,7 @@ _Sums = NDArray[np.object_]
 
 
 def is_a_row(exact: ExactInstance) -> bool:
-    """Whether each node is read only by the next one."""
+    """Whether the nodes form a row, in which each node is read only by the next node."""
     return exact.edges == frozenset(zip(exact.order, exact.order[1:], strict=False))
 
 
@@ -504,7 +504,7 @@ def least_sum_of_stages(
         raise UndecidedError(f"there are {truths.size} numbers of devices for {last} layers")
 
     def moved(place: int, before: int | None, behind: int | None) -> Fraction:
-        """Time to move the bytes that cross a place, from one kind to another."""
+        """Time to move the bytes that cross a position, from one kind to another; 0 without a kind."""
         return Fraction(0) if before is None or behind is None else passing[place] * exact.receiving[before][behind]
 
     costs = [costs_from(i) for i in range(last)]
@@ -552,7 +552,7 @@ def _with_device(exact: ExactInstance, table: _Sums, t: int, never: int) -> _Sum
 
 
 def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[Fraction | None]]:
-    """For each kind, costs without transfers of the blocks that begin at a place; None if infeasible."""
+    """For each kind, costs without transfers of the blocks that begin at position i; None if infeasible."""
     exact, block = prices.exact, Block.empty(prices.exact)
     rows: list[list[Fraction | None]] = [[] for _ in exact.work]
     for v in order[i:]:

@@ -290,7 +290,7 @@ _MARGIN = 5e-10
 
 
 def check_suffixes(instance: TrainingInstance, claim: Claim) -> Check:
-    """Prove a bound on plans with one stage a device, of split backward passes or not."""
+    """Prove a bound on plans with at most one stage on each device, with or without split backward passes."""
     work = least_work(instance)
     if Fraction(claim.value) <= work * (1 + ROUNDING):
         return compare(claim, work, "re-proved: an even share of all work")
@@ -309,7 +309,7 @@ def check_suffixes(instance: TrainingInstance, claim: Claim) -> Check:
 
 
 def _time_at_once(instance: TrainingInstance) -> Fraction | float:
-    """Time of one stage on all devices that takes all samples at once, rounded up once; infinite if there is none."""
+    """Time of a single stage on all devices with all samples at once, shared out once; infinite if it is impossible."""
     chain, V, samples = instance.chain, instance.cluster.n, instance.samples
     if samples is None:
         return np.inf

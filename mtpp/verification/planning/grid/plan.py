@@ -324,7 +324,7 @@ _NEVER = Fraction(10) ** 400
 
 
 def _leaving(setting: Setting) -> Fraction:
-    """Least time for all microbatches to leave a stage that lies in one server."""
+    """Least time for all microbatches to leave a server from a stage that lies in this server."""
     servers, best = setting.question.servers, _NEVER
     for t in setting.tensor:
         if setting.d * setting.cp * t > servers.size:
