@@ -1,12 +1,13 @@
 r"""Lower bounds on costs of blocks that hold some nodes and not others, in integer parts of a goal.
 
-f(S) without overflow is a cut, and so is ``params(S) + need - memory`` in place of the overflow, where need is the
-largest of what one of the nodes that S surely holds reads and writes: parameters of one node add to its work, and those
-of several are one more arc to the sink behind all their users. f(S) is no less than either, and no less than what lies
-between them: with any part, from 0 to 1, of what takes the place of the overflow.
+The cost f(S) without overflow is a cut, and so is f(S) with ``params(S) + need - memory`` in place of the overflow,
+where need is the largest number of bytes that a node surely in S reads and writes: parameters of one node add to its
+work, and those of several are one more arc to the sink behind all their users. f(S) is no less than either, and so no
+less than f(S) with any part, from 0 to 1, of that difference in place of the overflow.
 
-Times are multiplied by 2^44 over the goal and rounded down, those above twice the goal count as that; and parameters
-above the memory and twice the goal count as these. Where the sums would not fit into 64 bits, there are fewer digits.
+Times are multiplied by 2^44 over the goal and rounded down; times above twice the goal count as twice the goal, and
+parameters above the memory and twice the goal count as these. Where the sums would not fit into 64 bits, there are
+fewer digits.
 """
 
 from __future__ import annotations

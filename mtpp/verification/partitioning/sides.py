@@ -1,11 +1,12 @@
 r"""Check of bounds by the two sides of a node, where memory is tight.
 
-Let all blocks cost less than a goal, w be in block i of k, and X hold w and all nodes before it, which lie in the b =
-i + 1 blocks up to i, or w and all behind it, which lie in the b = k - i blocks from i. Bytes count as the time to move
-them, M is the room of these b blocks and C is the room of one and the goal.
+Let all blocks cost less than a goal, and node w be in block i of k. Let X be w and all nodes before it, which lie in
+the b = i + 1 blocks up to i, or w and all nodes behind it, which lie in the b = k - i blocks from i. Bytes count as the
+time to move them, M is the room of these b blocks, and C is the room of one block plus the goal.
 
-* The blocks cost as much as the nodes of X work, and, less M, as much as these hold beside. A tensor from before w, or
-  of w, to w or behind it is live while w runs if one block holds w and both its ends; else it is cut by blocks of X.
+* Together the b blocks cost at least the work of X, and at least the work of X and the bytes that they hold, less M. A
+  tensor from before w, or of w, to w or behind it is live while w runs if one block holds w and both its ends; else it
+  is cut by blocks of X.
 * A parameter is held once for each user of a chain of which no two fit into one block below the goal, with all that
   lies between them.
 * Less than C of these tensors touches the block of w. So where those at other nodes with needs of at least z come to S,
@@ -13,7 +14,8 @@ them, M is the room of these b blocks and C is the room of one and the goal.
 * Of nodes one behind the other with needs of at least z, of which no two neighbours fit into one block below the goal,
   each is in a block of its own with such a peak; that of w may be one of these.
 
-The goal holds where for every i this is the goal or more on average for one X, or more blocks than there are.
+The goal is proved if for every i one of the two X costs at least the goal on average over its b blocks, or needs more
+than b blocks.
 """
 
 from __future__ import annotations
