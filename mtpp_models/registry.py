@@ -1,4 +1,4 @@
-"""Every model under the name that the command line and the tables use."""
+"""All models of partitions by name, as used on the command line and in tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Model = Algorithm | Formulation
 def _timed(
     prove: Callable[[Partition, Deadline | None], Result],
 ) -> Callable[[Partition, Controls], Result]:
-    """An algorithm that uses only the deadline of its controls."""
+    """Wrap a method that takes a deadline as one that takes `Controls`."""
     return lambda start, controls: prove(start, controls.deadline)
 
 
@@ -119,7 +119,7 @@ def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
     Parameters
     ----------
     parts : Strengthening, optional
-        What to add to it besides.
+        Further parts to add to the model.
 
     Raises
     ------
@@ -137,12 +137,12 @@ def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
 
 
 def model_for(instance: Instance, model: str | Model, parts: Strengthening | None = None) -> Model:
-    """The model, as of `find_model`, for a question.
+    """The model that `find_model` returns, if it suits the devices of the question.
 
     Raises
     ------
     InputError
-        As `find_model`, or if it is for devices that are alike, and those of the question are not.
+        As `find_model`, or if the model is for devices that are alike, and those of the question are not.
     """
     chosen = find_model(model, parts)
     if chosen.kinds == "one" and not instance.is_alike:
@@ -155,7 +155,7 @@ def model_for(instance: Instance, model: str | Model, parts: Strengthening | Non
 
 
 def _strengthened(model: Model, parts: Strengthening) -> Model:
-    """The model with these parts; without parts it is as published."""
+    """The model with these strengthening parts; without parts it is the model as published."""
     if not any(vars(parts).values()):
         return model
     if not isinstance(model, SuperblockFormulation) or not model.is_bound:

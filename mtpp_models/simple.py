@@ -1,4 +1,4 @@
-r"""Bound and partition that need no search: eq. (13) of MTPP, Lemma 4.2, and all nodes in one block.
+r"""Bounds by formulas, eq. (13) of MTPP and Lemma 4.2, and the partition with all nodes in one block.
 
 With finite memory M and no fixed buffer, some block overflows by what a node holds and needs alone, and all blocks
 together by what their memory is too small by. With need(v) the bytes that are live while v runs,
@@ -46,10 +46,9 @@ def work_bound(instance: Instance) -> float:
 
 
 def simple(instance: Instance) -> float:
-    """`work_bound` plus the time for bytes that cannot fit; over kinds of devices the bound by the best weights.
+    """Lower bound on the bottleneck [time unit]: `work_bound` plus the time to stream bytes that cannot fit.
 
-    That is a lower bound on the bottleneck, in the time unit of the work, too. Over kinds of devices it is the bound by
-    the best weights.
+    Over kinds of devices it is the bound by the best weights of kinds.
     """
     if not instance.is_alike:
         return speed_bound(instance, speed_shares(instance))
@@ -70,9 +69,9 @@ def simple_bound(instance: Instance, *, optimal: bool = True) -> Bound:
 
 
 def one_block(instance: Instance) -> Partition:
-    """The partition with all nodes in one block, of a relaxation without constraints and hard memory.
+    """The partition with all nodes in one block, for the relaxation without constraints and hard memory limits.
 
-    Over kinds of devices it is on the kind where that takes least, by `Instance.finite_works`.
+    Over kinds of devices the block is on the kind with the least time, by `Instance.finite_works`.
     """
     block = np.zeros(instance.graph.n, dtype=np.int64)
     if instance.is_alike:
@@ -118,7 +117,7 @@ def speed_shares(instance: Instance) -> FloatArray:
 
 
 def speed_bound(instance: Instance, shares: FloatArray) -> float:
-    """The bound over kinds for any weights, rounded down."""
+    """The lower bound over kinds of devices by given weights, (T,), rounded down [time unit]."""
     least = (shares[:, None] * instance.finite_works).min(axis=0)
     total = float(np.array(instance.machines.counts) @ shares)
     alone = float(instance.work.min(axis=0).max())

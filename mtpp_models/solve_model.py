@@ -1,4 +1,4 @@
-"""Solve a formulation and keep only what is proved."""
+"""Solution of a model: a proved bound, and for exact models a partition."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def solve(
         Warm start, also the unit in which the model is scaled.
     relaxation : bool
         Solve the linear relaxation of a formulation instead, as its file has it, without reductions; the method is then
-        called "…:lp". What it is worth stands in the witness of the bound; `relaxation` tells more.
+        called "…:lp". The value of the relaxation is in the witness of the bound; `relaxation` returns more.
     strengthening : Strengthening, optional
-        What to add to a model of superblocks, as "exact+all" and alike do by name; it needs a `start`.
+        Parts to add to a model of superblocks, as names such as "exact+all" do; it needs a `start`.
     reduce : bool
         Apply the lossless reductions first; nodes that have to share a block are merged in any case.
     known : float
-        A lower bound that others have proved: *priced* begins above it. Nothing that is proved rests on it.
+        A lower bound by another method: *priced* begins above it. No proof depends on it.
     on_progress : callable, optional
-        Receives a `Progress` now and then.
+        Called with a `Progress` from time to time.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def relaxation(
 def _solved(
     instance: Instance, chosen: Model, controls: Controls, start: Partition | None, *, reduce: bool = True
 ) -> Result:
-    """The result of a model; its deadline begins with this call."""
+    """The result of a model; the time limit begins with this call."""
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
     recorder = Recorder()
@@ -210,9 +210,9 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
-    """A member of a witness with nodes of the reduced instance replaced by original ones.
+    """The value of a witness's member `key`, with nodes of the reduced instance replaced by original ones.
 
-    Numbers behind the nodes stand for source and sink in both.
+    The two numbers after those of the nodes stand for source and sink, before and after.
     """
     anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
     if key in ("nodes", "apart"):

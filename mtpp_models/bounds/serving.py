@@ -1,4 +1,4 @@
-r"""All cuts of a serving question that no other beats in both context and time a batch.
+r"""Pareto front of time per batch and context over all cuts of a model that is served by stages.
 
 On a chain a stage is an interval :math:`[i, j)` of nodes. Its cost :math:`f(i, j)` and the largest context
 :math:`c(i, j)` that it has room for depend on nothing else, so that two programs over the ends of stages are exact:
@@ -71,7 +71,7 @@ class ServingFront:
     points : tuple of ServedPartition
         From the fastest to the one with the largest context, both rising; none if no cut holds the required context.
     largest : float
-        The largest context of any legal cut [tokens of each sequence]; -1 if not even weights and activations fit.
+        The largest context of any allowed cut [tokens of each sequence]; -1 if not even weights and activations fit.
     """
 
     points: tuple[ServedPartition, ...]
@@ -102,7 +102,7 @@ def serving_front(question: ServingInstance) -> ServingFront:
 
 
 class _Stages:
-    """Cost, largest context and legality of each interval of nodes, as (n + 1, n + 1) arrays."""
+    """Cuts into stages on devices of one kind, from the cost and largest context of each interval of nodes."""
 
     def __init__(self, question: ServingInstance) -> None:
         self.question = question
@@ -123,7 +123,10 @@ class _Stages:
         return -float(self._from_begin(self._lacking(bottleneck))[-1, self.n])
 
     def best(self, context: float, cost: float) -> Partition:
-        """The cut with the largest context among those of at most this time per batch."""
+        """A cut with the largest context among those with a time per batch of at most `cost`.
+
+        `context` is a value that such a cut reaches.
+        """
         if not self.question.waits:
             return self._cut(self._lacking(cost))
         within, total = self.cost <= cost * (1 + _ROUNDING), _most_sum(self.question, cost)
@@ -136,7 +139,7 @@ class _Stages:
         return _last(cut, np.unique(self.context[within & (self.context >= context)]).tolist())
 
     def _lacking(self, bottleneck: float) -> FloatArray:
-        """(n + 1, n + 1) negative context of each interval [tokens]; infinite if it costs more."""
+        """(n + 1, n + 1) minus the largest context of each interval [tokens]; infinite if it costs more."""
         return np.where(self.cost <= bottleneck, -self.context, math.inf)
 
     def _cut(self, value: FloatArray, join: np.ufunc = np.maximum) -> Partition:
@@ -151,7 +154,7 @@ class _Stages:
         return Partition(self.question.instance, block)
 
     def _from_begin(self, value: FloatArray, join: np.ufunc = np.maximum) -> FloatArray:
-        """(k + 1, n + 1) least maximum, or least sum, over cuts of a prefix into so many stages."""
+        """(k + 1, n + 1) least maximum, or sum if `join` is an addition, of cuts of each prefix into 0 … k stages."""
         least = np.full((self.k + 1, self.n + 1), math.inf)
         least[0, 0] = -math.inf if join is np.maximum else 0.0
         for stage in range(self.k):
@@ -163,7 +166,7 @@ class _Stages:
 def _least_of_caps(question: ServingInstance, costs: FloatArray, least_sum: Callable[[FloatArray], float]) -> float:
     """Least time per batch: that of the longest stage or, if larger, the sum divided by batches in flight.
 
-    `least_sum` gives the least sum of a cut from the costs of stages, infinite for those that are not allowed.
+    `costs` are those of stages, infinite where one is not allowed; `least_sum` returns the least sum over all cuts.
     """
     assert question.in_flight is not None
     caps, low = np.unique(costs[np.isfinite(costs)]).tolist(), 0
@@ -177,13 +180,13 @@ def _least_of_caps(question: ServingInstance, costs: FloatArray, least_sum: Call
 
 
 def _most_sum(question: ServingInstance, cost: float) -> float:
-    """Largest sum of stage times of a cut with this time per batch, up to rounding."""
+    """Largest sum of stage times that allows a time per batch of `cost`, with a margin for rounding."""
     assert question.in_flight is not None
     return cost * question.in_flight * (1 + _ROUNDING)
 
 
 def _last(answer: Callable[[float], Answer | None], options: Sequence[float]) -> Answer:
-    """Answer for the last option that has one, by bisection; the first must have one."""
+    """Result of `answer` for the last option where it is not None, by bisection; it must not be None for the first."""
     last, low, high = answer(options[0]), 0, len(options)
     while high - low > 1:
         middle = (low + high) // 2
@@ -225,14 +228,14 @@ class _StagesOfKinds:
         self.sums = _Sums(instance, self.sizes) if question.waits else None
 
     def least_cost(self, context: float) -> float:
-        """Least time per batch of cuts with this context; infinite if there is none."""
+        """Least time per batch of cuts with room for this context [time unit]; infinite if there is none."""
         costs = np.where(self.lacking <= MOST_TOKENS - context, self.cost, math.inf)
         if self.sums is None:
             return self._path(costs).bottleneck
         return _least_of_caps(self.question, self.sums.priced(costs), self.sums.least)
 
     def most_context(self, bottleneck: float) -> float:
-        """Largest context of cuts with at most this bottleneck."""
+        """Largest context of cuts with at most this bottleneck [tokens]; infinite without a limit, -1 if none fits."""
         lacking = self._holding(bottleneck).bottleneck
         return math.inf if lacking == 0 else max(-1.0, MOST_TOKENS - lacking)
 
@@ -246,7 +249,10 @@ class _StagesOfKinds:
         return Partition(self.instance, block, kind=kind)
 
     def _waiting(self, sums: _Sums, context: float, cost: float) -> CountedPath:
-        """The path with the largest context within a time per batch that counts batches in flight."""
+        """The path with the largest context among those with a time per batch of at most `cost`.
+
+        That time is the longest stage or, if larger, the sum of the stages divided by the batches in flight.
+        """
         total = _most_sum(self.question, cost)
 
         def path(lacking: float) -> CountedPath | None:
@@ -292,14 +298,15 @@ class _StagesOfKinds:
 class _Sums:
     """Paths of stages over kinds of devices with the least sum of costs.
 
-    A state is how many devices of each kind are used, or in a fixed order how many are passed. With rates for pairs a
-    label is the kind of the stage before and the one that is announced for the next, as both say what a stage moves.
+    A state is the number of devices of each kind used so far or, in a fixed order, the number of devices passed. With
+    rates for pairs of kinds, a label is the kind of the stage before together with that chosen for the next one, as the
+    transfers of a stage depend on both.
 
     Parameters
     ----------
     instance : Instance
     sizes : (n + 1,) floats, optional
-        Bytes that pass each place between layers in a row, where there are rates for pairs.
+        Bytes that pass between consecutive layers, where there are rates for pairs.
     """
 
     def __init__(self, instance: Instance, sizes: FloatArray | None) -> None:
@@ -324,7 +331,7 @@ class _Sums:
             )
 
     def priced(self, costs: FloatArray) -> FloatArray:
-        """(steps, n, n) costs of stages with their transfers; infinite if impossible."""
+        """(steps, n, n) costs of stages, with transfers if these depend on pairs of kinds; infinite if impossible."""
         n = costs.shape[1]
         whole = np.where(np.triu(np.ones((n, n), dtype=bool)), costs, math.inf)
         if self.sizes is None:
@@ -361,7 +368,7 @@ class _Sums:
         return CountedPath(float(last.min()), starts, kinds)
 
     def _before(self, prices: FloatArray, sums: FloatArray, at: tuple[int, int, int]) -> tuple[int, int, int, int]:
-        """The step before `at` (state, label, place) on a path with the least sum: state, label, place, kind."""
+        """Predecessor of `at` (state, label, position) on a path of least sum, and the kind of the stage between."""
         state, label, end = at
         for price, (source, kind, target) in zip(prices, self.steps, strict=True):
             for before in np.flatnonzero(self.after[:state, kind] == state).tolist() if target == label else ():
@@ -371,7 +378,7 @@ class _Sums:
         raise AssertionError("a sum that nothing leads to")
 
     def _sums(self, prices: FloatArray) -> FloatArray:
-        """(states, labels, n + 1) least sums of stage costs up to each place."""
+        """(states, labels, n + 1) least sums of stage costs up to each position."""
         labels = 1 + max(target for _, _, target in self.steps)
         sums = np.full((len(self.after), labels, prices.shape[1] + 1), math.inf)
         sums[0, self.begin, 0] = 0.0
@@ -413,7 +420,7 @@ def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
 
 
 def _contexts(question: ServingInstance) -> FloatArray:
-    """(n + 1, n + 1) largest context of each interval [tokens], exactly; infinite for no nodes, -1 where none fits."""
+    """(n + 1, n + 1) largest context of each interval [tokens], exact; infinite without nodes, -1 where none fits."""
     instance, graph = question.instance, question.instance.graph
     memory = Fraction(instance.platform.memory)
     param_bytes = [Fraction(size) for size in graph.param_bytes.tolist()]

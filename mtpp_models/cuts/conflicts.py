@@ -89,9 +89,10 @@ def core(adjacent: BoolArray, degree: int) -> BoolArray:
 
 @compiled
 def find_clique(adjacent: BoolArray, size: int) -> IntArray | None:
-    """(size,) a clique of `size` nodes, at least 1; None if none is found.
+    """(size,) a clique of `size` nodes, at least 1; None if the greedy search has no success.
 
-    From each of the nodes with most neighbours, add the node that leaves most candidates. `adjacent` is as for `core`.
+    Starting from each of the nodes with most neighbours, it adds the node that leaves most candidates. `adjacent`,
+    (n, n), is symmetric and without loops.
     """
     n = len(adjacent)
     inside = core(adjacent, size - 1)
@@ -124,18 +125,18 @@ def find_clique(adjacent: BoolArray, size: int) -> IntArray | None:
 
 
 def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = None) -> IntArray:
-    """All pairs of nodes that partitions with a bottleneck below `cutoff` put into different blocks by this proof.
+    """All pairs of nodes that, by minimum cuts, lie in different blocks of every partition below `cutoff`.
 
     Pairs (u, v), the rows of (c, 2) integers, have u < v and are sorted.
 
     Parameters
     ----------
     instance : Instance
-        The question; its constraints do not count.
+        The question; its constraints are ignored.
     cutoff : float
         T, positive.
     deadline : Deadline, optional
-        Soon after it, return the pairs that were found.
+        Soon after it, the pairs proved so far are returned.
 
     Examples
     --------
@@ -153,9 +154,9 @@ def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = Non
 
 
 def join(instance: Instance, cutoff: float, deadline: Deadline | None = None) -> Contraction:
-    """Merge the ends of all edges that partitions with a bottleneck below `cutoff`, T > 0, do not cut.
+    """Contraction of all edges that no partition with a bottleneck below `cutoff`, T > 0, cuts.
 
-    Soon after the deadline, what was found by then.
+    Soon after the deadline, the contraction of the edges proved so far is returned.
     """
     deadline, cuts = deadline or Deadline(), BlockCuts(instance, cutoff)
     edges = np.unique(instance.graph.edges, axis=0)
@@ -199,7 +200,7 @@ class BlockWindows(NamedTuple):
 
 
 def allowed_windows(instance: Instance, sizes: Sequence[int]) -> BlockWindows | None:
-    """Superblocks that the constraints allow each node, for superblocks of these sizes; None if all are allowed."""
+    """First and last superblock that the constraints allow each node, for these sizes; None without constraints."""
     if not instance.constraints:
         return None
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)
@@ -220,7 +221,7 @@ def windows(
     apart : (c, 2) integers, optional
         Pairs of nodes that cannot share a block; see `mtpp_models.cuts.conflicts`.
     deadline : Deadline, optional
-        Behind it, work alone counts, which takes no cut.
+        After it, no more cuts are computed and windows follow from work alone.
 
     Returns
     -------
@@ -260,7 +261,7 @@ def _blocks(cost: float, cutoff: float) -> int:
 
 
 def _least(cuts: BlockCuts, v: int, deadline: Deadline, *, ideal: bool) -> float:
-    """Least cost [time unit] of an ideal with `v`, or, if not `ideal`, of a set without edges out of it.
+    """Lower bound on the cost [time unit] of an ideal with `v`, or, if not `ideal`, of a set without outgoing edges.
 
     It is 0 if time is up.
     """

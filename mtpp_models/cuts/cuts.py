@@ -42,10 +42,10 @@ UNIT = 2**36
 
 
 class Cut(NamedTuple):
-    """Lower bound on the cost of some blocks, and the cheapest node set that the cut found."""
+    """A minimum cut around nodes: lower bound on the cost of blocks that hold them, and the source side."""
 
-    cost: float  # in the time unit of the work, rounded down; the cutoff if that is smaller
-    nodes: BoolArray  # (n,): a set of that cost; empty if it costs the cutoff or more
+    cost: float  # value of the cut, in the time unit of the work, rounded down; at most the cutoff
+    nodes: BoolArray  # (n,): the nodes on the source side, a set of that cost; empty if it costs the cutoff or more
 
 
 class BlockCuts:
@@ -55,16 +55,16 @@ class BlockCuts:
     ----------
     instance : Instance
     cutoff : float
-        Bottleneck of a known partition, positive; costs above it count as it.
+        Bottleneck of a known partition, positive; higher costs are rounded down to it.
 
     Attributes
     ----------
     work, time : integers
-        Of the nodes and tensors, in 2^-36 of the cutoff.
+        Times of the nodes and of the tensors, in 2^-36 of the cutoff.
     constant : (n,) integers
-        What any block with a node costs beside, in that unit; of several nodes the most counts. 0 without overflow.
+        Further cost of any block with each node, in that unit; of several nodes the largest counts. 0 without overflow.
     shared : (p,) integers
-        Of the parameters that nodes share, 0 without overflow; none where nothing can overflow.
+        Streaming times of the shared parameters, 0 without overflow; p = 0 where nothing can overflow.
     network : FlowNetwork
     """
 
@@ -84,7 +84,7 @@ class BlockCuts:
     def reach(self) -> BoolArray:
         """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
 
-        Made at its first use: for large graphs it takes too much memory.
+        Computed at first use only, as it takes too much memory for large graphs.
         """
         return reachability(*self.graph.successors, self.graph.topological_order)
 
@@ -94,7 +94,7 @@ class BlockCuts:
         return np.ascontiguousarray(self.reach.T)
 
     def loaded(self) -> BlockCuts | None:
-        """The same with overflow as a linear cost, maybe below 0, in its place; None if no block surely overflows."""
+        """Cuts with a linear lower bound on overflow, which may be negative; None if no block surely overflows."""
         instance, graph = self._instance, self.graph
         if not instance.has_overflow:
             return None
@@ -119,7 +119,7 @@ class BlockCuts:
         return cuts
 
     def cost(self, nodes: BoolArray) -> float:
-        """Cost of the (n,) set by this relaxation, in the time unit of the instance."""
+        """Cost of the nodes in an (n,) mask as a block by this relaxation, in the time unit of the instance."""
         graph, inside = self.graph, nodes[self.graph.tensors.producer]
         reads = np.bincount(graph.edge_tensor, nodes[graph.tensors.consumers], len(inside))
         readers = np.bincount(graph.edge_tensor, minlength=len(inside))
@@ -140,11 +140,11 @@ class BlockCuts:
         return self.scaled(cost + self.constant)
 
     def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
-        """Lower bound L of the nodes and all between them, at most the cutoff; see `cut`."""
+        """Lower bound L on the cost of a block with these nodes [time unit], at most the cutoff; see `cut`."""
         return self.cut(nodes, without).cost
 
     def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
-        """Cut around the nodes, at least one, and all between them; the block must not hold `without`."""
+        """Minimum cut around one or more nodes and all nodes on paths between them; node `without` stays outside."""
         before, behind = self._around(np.array(list(nodes), dtype=np.int64))
         network, sources = self.network, np.flatnonzero(before & behind)
         residual, drain = network.capacity.copy(), network.drain.copy()
@@ -156,12 +156,12 @@ class BlockCuts:
         return Cut(float(self.scaled(min(max(0, flow), UNIT))), reached[: self.graph.n])
 
     def is_convex(self, nodes: BoolArray) -> bool:
-        """Whether the (n,) set holds all paths between its nodes."""
+        """Whether the set given by an (n,) mask holds all paths between its nodes."""
         before, behind = self._around(np.flatnonzero(nodes))
         return not (before & behind & ~nodes).any()
 
     def _around(self, nodes: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Nodes before, and nodes behind, any of these, themselves included: two (n,) booleans."""
+        """Two (n,) masks: nodes before any of these, and nodes behind any of these, each with the nodes themselves."""
         return reached_from(*self.graph.predecessors, nodes), reached_from(*self.graph.successors, nodes)
 
     def whole(self, values: FloatArray) -> IntArray:
@@ -227,15 +227,15 @@ class PairCuts:
     Parameters
     ----------
     cuts : BlockCuts
-    most : int
-        Pairs that cost at most this, as a whole number of `cuts`, are of no interest.
+    threshold : int
+        Pairs that cost at most this need no value [2^-36 of the cutoff of `cuts`].
     deadline : Deadline, optional
-        Soon after it, what is not found out stays open.
+        Soon after it, the constructor returns; the remaining pairs stay open.
 
     Attributes
     ----------
     open : (n, n) booleans
-        Pairs of which nothing is known yet; callers clear those that they do not need.
+        Pairs without a result yet; callers may clear those that they do not need.
     """
 
     def __init__(self, cuts: BlockCuts, threshold: int, deadline: Deadline | None = None) -> None:
@@ -261,7 +261,7 @@ class PairCuts:
 
     @property
     def cost(self) -> IntArray:
-        """Bound L of each pair, (n, n), if it is above `most`, else 0; `UNIT` stands for the cutoff and all above."""
+        """(n, n) bound L of each pair [2^-36 of the cutoff], at most the cutoff; 0 if it is not above the threshold."""
         constant = self._cuts.constant
         if not constant.any():
             return self._flow
@@ -269,7 +269,7 @@ class PairCuts:
         return np.where((self._flow > 0) & (cost > 0), cost, 0)
 
     def resolve(self, u: int, deadline: Deadline) -> bool:
-        """Compute all open pairs of node u; return whether time sufficed."""
+        """Compute the cuts of all open pairs with node u; return whether time sufficed."""
         cuts, v = self._cuts, 0
         while v < cuts.graph.n and self.open[u, v:].any():
             if deadline.passed:
@@ -281,7 +281,7 @@ class PairCuts:
 
 
 def row_blocks(n: int, deadline: Deadline) -> Iterator[slice]:
-    """Yield the rows of a product of (n, n) matrices in blocks, the first and those that there is time for."""
+    """Yield slices that divide the rows of an (n, n) matrix, for products in parts; after the deadline no more."""
     height = 1 + _PRODUCTS // max(1, n) ** 2
     for first in range(0, n, height):
         if first > 0 and deadline.passed:
@@ -290,10 +290,10 @@ def row_blocks(n: int, deadline: Deadline) -> Iterator[slice]:
 
 
 class Segments(NamedTuple):
-    """Arrays for costs of segments, in whole numbers; compressed rows are pairs (start, values)."""
+    """Arrays for the costs of segments of topological orders; compressed rows are pairs (start, values)."""
 
-    work: IntArray  # of nodes
-    time: IntArray  # of tensors
+    work: IntArray  # of nodes [2^-36 of the cutoff]
+    time: IntArray  # of tensors [2^-36 of the cutoff]
     readers: IntArray
     producer: IntArray
     output_start: IntArray
@@ -305,7 +305,7 @@ class Segments(NamedTuple):
 
     @classmethod
     def of(cls, graph: ComputationGraph, work: IntArray, time: IntArray) -> Segments:
-        """Flatten `graph`."""
+        """The arrays of a graph."""
         return cls(
             work,
             time,
@@ -320,10 +320,10 @@ class Segments(NamedTuple):
 
 @compiled
 def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, threshold: int, open_pairs: BoolArray) -> int:
-    """Clear the pairs within segments of a random topological order that cost at most `threshold`; their number.
+    """Clear the open pairs within segments of a random topological order that cost at most `threshold`.
 
-    The order comes from the random numbers `keys`, (n,); with `newest` it takes mostly the node that became ready last,
-    so that paths stay together. The open pairs, (n, n), are symmetric.
+    Returns the number of pairs cleared. The random numbers `keys`, (n,), determine the order; with `newest` it mostly
+    takes the node that became ready last, so that paths stay together. `open_pairs`, (n, n), is symmetric.
     """
     n = len(keys)
     order, ready, size = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), 0
@@ -400,11 +400,11 @@ def _resolve(
     open_pairs: BoolArray,
     cost: IntArray,
 ) -> int:
-    """Cut around the open pairs of u with `first` and later nodes; the node to go on with, n at the end.
+    """Compute minimum cuts around the open pairs of u with node `first` and later ones, at most `budget` cuts.
 
-    At most `budget` cuts are made. Open pairs and costs, both (n, n) and symmetric, are updated: pairs that were cut or
-    that lie in a set that costs at most `threshold` are cleared, and costs above `threshold` are noted, those above
-    `limit` as `limit`.
+    Returns the node to continue with, n at the end. Open pairs and costs, both (n, n) and symmetric, are updated: pairs
+    that were cut or that lie in a set that costs at most `threshold` are cleared, and costs above `threshold` are
+    recorded, at most `limit`.
     """
     n, size = len(reach), len(network.drain)
     reached = np.empty(size, dtype=np.bool_)
@@ -432,7 +432,7 @@ def _resolve(
 
 @compiled
 def _clear(nodes: IntArray, reach: BoolArray, reach_back: BoolArray, open_pairs: BoolArray) -> None:
-    """Clear all pairs of a set if it is convex."""
+    """Clear the open pairs within a set of nodes if the set is convex."""
     before, behind = np.zeros(len(reach), dtype=np.bool_), np.zeros(len(reach), dtype=np.bool_)
     for v in nodes:
         before |= reach_back[v]

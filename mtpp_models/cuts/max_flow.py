@@ -45,7 +45,10 @@ class FlowNetwork(NamedTuple):
     def of(
         cls, tail: IntArray, head: IntArray, forward: IntArray, backward: IntArray, edges: int, drain: IntArray
     ) -> FlowNetwork:
-        """Sort arcs from `tail` to `head` with their capacities there and back; the first `edges` are edges."""
+        """Network of arcs from `tail` to `head` with capacities forward and backward, and `drain` to the sink.
+
+        The first `edges` arcs are edges of the graph.
+        """
         count = len(tail)
         tails, heads = np.concatenate((tail, head)), np.concatenate((head, tail))
         along = np.zeros(2 * count, dtype=np.int8)
@@ -62,7 +65,7 @@ class FlowNetwork(NamedTuple):
         )
 
     def with_supplies(self, n: int) -> tuple[FlowNetwork, IntArray]:
-        """The same network with one more node, the last, and (n,) its arcs of capacity 0 to the first n nodes."""
+        """The network with one more node, the last, and (n,) the arcs, of capacity 0, from it to the first n nodes."""
         size = len(self.drain)
         arc, tail = np.arange(len(self.head)), np.repeat(np.arange(size), np.diff(self.start))
         edges = np.flatnonzero(self.along == _FORWARD)
@@ -91,15 +94,15 @@ def augment(
     limit: int,
     reached: BoolArray,
 ) -> int:
-    """Push up to `limit` from the sources to the sink.
+    """Augment a flow by at most `limit` from the sources to the sink; return the amount pushed.
 
     Parameters
     ----------
     residual, drain : integers
-        What the arcs and the ways to the sink still carry; updated.
+        Residual capacities of the arcs, and from the nodes to the sink; updated.
     sources : integers
     before, behind : (n,) booleans
-        Nodes from which the way to a source, or to which the way from a source, must stay within the block.
+        Nodes with a path to a pinned node, and nodes with a path from one; edges towards a pinned node are unlimited.
     reached : (N,) booleans
         Set to the source side of the smallest minimum cut, if less than `limit` was pushed.
     """
@@ -120,12 +123,12 @@ def augment(
 class _Paths(NamedTuple):
     """Shortest paths from the sources to all nodes reached, as a tree."""
 
-    level: IntArray  # (N,): the arcs of the path; more than N where there is none
-    parent: IntArray  # (N,): the last of them
-    queue: IntArray  # (2, N): the nodes of the level at work and of the next one, in the row of its parity
-    waiting: IntArray  # (2,): how many they are
-    orphan: IntArray  # (N,): of each level, the first node that has lost its last arc
-    following: IntArray  # (N,): the next one
+    level: IntArray  # (N,): number of arcs of the path; more than N where there is none
+    parent: IntArray  # (N,): last arc of the path
+    queue: IntArray  # (2, N): nodes of the current level and of the next one; even levels are in row 0, odd ones in 1
+    waiting: IntArray  # (2,): number of nodes in each row
+    orphan: IntArray  # (N,): head of the list of each level's orphans, nodes that have lost their last arc
+    following: IntArray  # (N,): next orphan in the list
 
 
 # Kernels that make no arrays: with reference counts they take twice as long.
@@ -179,7 +182,7 @@ def _pushed(
 
 @compiled(allocates=False)
 def _enqueue(v: int, level: int, paths: _Paths) -> None:
-    """Give node `v` a level, and put it into the queue of that level."""
+    """Set the level of node `v` and append it to the queue of that level."""
     row = level % 2
     paths.level[v] = level
     paths.queue[row, paths.waiting[row]] = v
@@ -224,7 +227,7 @@ def _abandon(v: int, paths: _Paths) -> None:
 def _mend(
     depth: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
 ) -> None:
-    """Give orphans new shortest paths, level by level up to `depth`; those further away are reached again later."""
+    """Find new shortest paths for orphans, level by level up to `depth`; those further away leave the tree for now."""
     start, head, mate, along = network.start, network.head, network.mate, network.along
     level, parent, orphan = paths.level, paths.parent, paths.orphan
     for height in range(1, depth + 1):
@@ -255,7 +258,7 @@ def _mend(
 
 @compiled(inline="always")
 def _is_unlimited(a: int, w: int, along: NDArray[np.int8], before: BoolArray, behind: BoolArray) -> bool:
-    """Whether the arc `a` to node `w` has no capacity: cutting it would leave a block that is not convex."""
+    """Whether arc `a` to node `w` has unlimited capacity: cutting it would leave a block that is not convex."""
     return (along[a] == _FORWARD and before[w]) or (along[a] == _BACKWARD and behind[w])
 
 
@@ -284,9 +287,9 @@ def reachability(start: IntArray, after: IntArray, order: IntArray) -> BoolArray
 
 @compiled
 def reached_from(start: IntArray, after: IntArray, nodes: IntArray) -> BoolArray:
-    """(n,) booleans: whether a path, maybe of no edge, leads from one of the nodes there.
+    """(n,) booleans: whether a path, maybe of no edge, leads from one of `nodes` to each node.
 
-    The successors are compressed rows; with predecessors, paths lead backwards.
+    The successors are compressed rows; with predecessors in their place, paths lead backwards.
     """
     reached = np.zeros(len(start) - 1, dtype=np.bool_)
     queue, size = np.empty(len(reached), dtype=np.int64), 0

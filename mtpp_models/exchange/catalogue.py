@@ -1,4 +1,4 @@
-"""The models of partitions as a frame: what they are, and how large."""
+"""Table of the models of partitions, with their sizes and bounds."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def catalogue(
 
 
 def _proofs(model: Model, instance: Instance, start: Partition | None, options: SolveOptions) -> dict[str, Any]:
-    """Members of a record: bounds of a model by its relaxation, at the root and at the end, with seconds."""
+    """Columns of a row: bounds of a model by its linear relaxation, at the root and at the end, nodes and seconds."""
     nodes: dict[str, int] = {}
 
     def count(moment: Progress) -> None:

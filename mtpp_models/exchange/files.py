@@ -1,4 +1,4 @@
-"""Files of models: names, building, writing and reading."""
+"""Models as files: building, writing, reading solutions, and infeasible sets of rows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class BuiltModel:
         ]
 
     def document(self) -> dict[str, Any]:
-        """Members of the file with the names of variables and rows."""
+        """Members of the file that holds the full names of variables and rows."""
         labels, graph, instance = self.labels, self.data.instance.graph, self.instance
         tensors = {labels.tensors[t]: graph.names[graph.tensors.producer[t]] for t in self.data.tensors}
         return {
@@ -124,18 +124,19 @@ def build(
 ) -> BuiltModel:
     """Build a model, to add rows to it and solve it with any solver of Pyomo.
 
-    A row of your own restricts the question. What a solver then proves is a bound of that restricted question only and
-    says nothing about `instance`; so there is nothing here that makes a `Bound` of it. A partition stays one, and
-    its cost is that of the definition. For a bound of the question itself ask `solve` or `certify`, without the row.
+    A row of your own restricts the question. A bound that a solver then proves applies to the restricted question only,
+    not to `instance`; so nothing here makes a `Bound` of it. A partition that satisfies the row is still one of
+    `instance`, with its cost by the definition. For a bound of the question itself use `solve` or `certify`, without
+    the row.
 
     Parameters
     ----------
     instance : Instance
         The question.
     model : str or Formulation
-        One whose solutions are partitions, to read them back.
+        A model whose solutions are partitions, if they are to be read back.
     case : int or str, optional
-        Of a model of several cases the number, from 1 on, or the name of one, as `cases` lists them.
+        Number, from 1 on, or name of a case, as `cases` lists them; needed for a model with several cases.
     start : Partition, optional
         Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which loses
         partitions that are no faster. Nodes that have to share a block are one node in the model.
@@ -209,8 +210,8 @@ def read_partition(built: BuiltModel) -> Partition:
     Raises
     ------
     InputError
-        If the model is one of superblocks, a variable has no value or is neither 0 nor 1, this is no partition, or it
-        does not fit where it has to; the message names the variable, the edge or the block.
+        If the model is one of superblocks, a variable has no value or is neither 0 nor 1, the values give no partition,
+        or one that exceeds a hard limit of memory; the message names the variable, the edge or the block.
     """
     if not built.exact:
         raise InputError(f"A solution of {built.name} is no partition, as its blocks are merged; take the model exact.")
@@ -421,7 +422,7 @@ def stated_time(built: BuiltModel, value: float) -> float:
 
 
 def _put(built: BuiltModel, names: dict[str, Any], file: SolutionFile) -> None:
-    """Set the variables of the model to the values in the file, by name; missing ones are 0."""
+    """Set the variables of the model to the values in the file, by name; variables without a value become 0."""
     if file.by_number or file.complete:
         labels = [built.labels(variable) for variable in columns(built.model, built.labels)]
         if file.by_number:
@@ -465,7 +466,7 @@ def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition
 
 
 def _stated(built: BuiltModel, file: SolutionFile) -> float | None:
-    """The bound that a file states or that follows from stated optimality; None without one [time unit]."""
+    """The lower bound that a file states, or that follows from stated optimality [time unit]; None without either."""
     value = file.bound
     if value is None and file.optimal and file.objective is not None:
         value = file.objective * (1 - _USUAL_GAP)
@@ -499,7 +500,7 @@ class InfeasibleRow(NamedTuple):
 def explain_infeasible(
     built: BuiltModel | BuiltReplication, options: SolveOptions = SolveOptions()
 ) -> tuple[InfeasibleRow, ...]:
-    """Find a set of rows that is infeasible, and of which no row can be left out.
+    """An irreducible infeasible set of rows: together they have no solution, without any one of them they have.
 
     Parameters
     ----------
@@ -511,13 +512,12 @@ def explain_infeasible(
     Returns
     -------
     tuple of InfeasibleRow
-        Without any of them the others have a solution. None if the model has one, or if there are only bounds and fixed
-        values that contradict each other.
+        Empty if the model has a solution, or if bounds and fixed values alone contradict each other.
 
     Raises
     ------
     InputError
-        If time does not suffice.
+        If the time does not suffice.
     SolverNotAvailableError, SolverFaultError
         If the solver cannot run here, fails, or states what is not true.
 

@@ -36,9 +36,9 @@ class SolutionFile:
     ----------
     path : str
     solver : str
-        Whose format it has.
+        Solver whose format the file has.
     max_variables : int
-        Variables of the model.
+        Number of variables of the model.
     """
 
     path: str
@@ -56,7 +56,7 @@ class SolutionFile:
         raise InputError(f"{self.path}{'' if line is None else f', line {line}'}: {problem}")
 
     def number(self, text: str, line: int) -> float:
-        """A finite number of the file."""
+        """The finite number that a text of the file states; an `InputError` if it is none."""
         value = float(text) if _NUMBER.fullmatch(text) else math.nan
         if not math.isfinite(value):
             self.fail(f"expected a finite number, found {text[:_SHOWN]!r}.", line)
@@ -81,8 +81,8 @@ def read_solution_file(path: str | Path, max_variables: int) -> SolutionFile:
     Raises
     ------
     InputError
-        If the file cannot be read, is of no such format, is cut short, gives a name twice or what is no finite number,
-        or holds no solution.
+        If the file cannot be read, has another format, is cut short, gives a name twice or a value that is no finite
+        number, or holds no solution.
     """
     check_readable(path, _LARGEST)
     text = read_text(path)
@@ -96,7 +96,7 @@ def read_solution_file(path: str | Path, max_variables: int) -> SolutionFile:
 
 
 def _read_highs(file: SolutionFile, lines: Lines) -> None:
-    """``Model status``, and for each variable a line between ``# Columns N`` and ``# Rows M``."""
+    """Read HiGHS's format: ``Model status``, and a line for each variable between ``# Columns N`` and ``# Rows M``."""
     file.complete = True
     remaining = -1
     for i, line in lines:
@@ -120,7 +120,7 @@ def _read_highs(file: SolutionFile, lines: Lines) -> None:
 
 
 def _read_cbc(file: SolutionFile, lines: Lines) -> None:
-    """``Optimal - objective value 1.2``, then number, name, value and reduced cost; zeros may be missing."""
+    """Read CBC's format: ``Optimal - objective value 1.2``, then number, name, value, reduced cost; zeros may lack."""
     i, line = next(lines)
     status = _CBC.fullmatch(line.strip())
     assert status is not None
@@ -137,7 +137,7 @@ def _read_cbc(file: SolutionFile, lines: Lines) -> None:
 
 
 def _read_scip(file: SolutionFile, lines: Lines) -> None:
-    """``objective value:``, then name, value and ``(obj:…)``; zeros may be missing."""
+    """Read SCIP's format: ``objective value:``, then name, value and ``(obj:…)``; zeros may be missing."""
     for i, line in lines:
         words = line.split()
         if line.startswith("solution status:"):

@@ -1,4 +1,4 @@
-r"""Upper bounds on the flow, as least times for a request: by shared layers, ends, and weights of devices.
+r"""Upper bounds on the flow, stated as least times per request: by shared layers, ends, weights of devices, and prices.
 
 *shared-layers*: the devices that carry a flow of F hold each layer with F together, and no device carries more, so
 
@@ -52,7 +52,7 @@ _LEAST, _MOST = 1e-3, 1e6
 
 
 class Prices(NamedTuple):
-    """Dual prices that prove that a flow is impossible."""
+    """Dual prices of devices and links that prove that a flow is impossible."""
 
     devices: FloatArray  # (n,) requests/s
     links: FloatArray  # (2, n + 2, n + 2, L + 1): a and b of links by their ends, at each number of layers
@@ -61,10 +61,10 @@ class Prices(NamedTuple):
 class _Program(NamedTuple):
     """Columns of the linear program of flows: tail and head of each arc, and the device or link it uses."""
 
-    tail: list[int]  # device and layers done, before or behind the device; -1 for the source
-    head: list[int]  # -1 for the sink
-    device: list[tuple[int, int]]  # device and number of layers, of the first columns
-    link: list[tuple[int, int]]  # of the others
+    tail: list[int]  # number of a node: (device, layers done, before or behind the device); -1 for the source
+    head: list[int]  # the same; -1 for the sink
+    device: list[tuple[int, int]]  # device and number of layers, for the first columns
+    link: list[tuple[int, int]]  # devices at the ends of the link, for the other columns
 
 
 def has_prices(instance: FlowInstance) -> bool:
@@ -75,7 +75,7 @@ def has_prices(instance: FlowInstance) -> bool:
 
 
 def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Prices | None:
-    """Prices that prove that this flow is impossible; None if none are found in time."""
+    """Prices that prove that this flow [requests/s] is impossible; None if the linear program yields none in time."""
     if deadline.passed:
         return None
     n, layers, program = instance.n, instance.layers, _program(instance)
@@ -106,16 +106,16 @@ def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Pric
 
 
 def _intervals(capacity: FloatArray) -> Iterator[tuple[int, int]]:
-    """Numbers of layers that a device may hold, each with all possible first layers."""
+    """Pairs (number of layers, first layer) of all intervals that a device with these capacities may hold."""
     return ((c, a) for c in np.flatnonzero(capacity).tolist() for a in range(len(capacity) - c))
 
 
 def _limits(
     instance: FlowInstance, program: _Program, capacity: FloatArray, rates: FloatArray
 ) -> tuple[Any, list[tuple[int, tuple[int, int, int, int]]]]:
-    """Rows of the program for devices and links, with the places of their prices.
+    """Sparse matrix of the rows for devices and links, and for each link row its index in `Prices.links`.
 
-    Columns are those of the program, and then the share of each interval.
+    The columns are those of `program`, followed by the share of each interval of layers.
     """
     n, layers, held, passing = instance.n, instance.layers, len(program.device), len(program.tail)
     entries, priced, rows = list[tuple[int, int, float]](), list[tuple[int, tuple[int, int, int, int]]](), n + held
@@ -137,14 +137,14 @@ def _limits(
 
 
 def _paid_by_ends(rates: FloatArray, links: FloatArray) -> FloatArray:
-    """(n, L + 1, L + 1) payments of devices, by first and last layer, for the flow of their links."""
+    """(n, L + 1, L + 1) p_ise of the formula above: payments for the links of device i with layers from s to e."""
     sent, taken = (links * rates[None, :, :, None]).sum(axis=2)[0], (links * rates[None, :, :, None]).sum(axis=1)[1]
     paid: FloatArray = (taken[:, :, None] + sent[:, None, :])[:-2]
     return paid
 
 
 def _program(instance: FlowInstance) -> _Program:
-    """Columns for all intervals of layers of devices, and for links at each number of layers."""
+    """The columns of the linear program: each interval of layers of a device, and each link after l layers."""
     n, layers, program = instance.n, instance.layers, _Program([], [], [], [])
 
     def before(i: int, done: int) -> int:
@@ -233,14 +233,14 @@ def bound_flow(
     deadline: Deadline | None = None,
     tell: Callable[[str, float], None] = lambda method, flow: None,
 ) -> list[Result[FlowInstance, FlowAnswer]]:
-    """Prove bounds on the time of a request, the quick one first; a better start gives better ones.
+    """Lower bounds on the time per request, the quickest method first; a better start gives better bounds.
 
     Parameters
     ----------
     start : FlowAnswer, optional
-        No flow below its own is excluded.
+        A known answer; flows below its own are not tested.
     tell : callable
-        Told each method, and the flow that it has proved [requests/s].
+        Called with each method and the upper bound on the flow that it proved [requests/s].
     """
     deadline, watch = deadline or Deadline(), Stopwatch()
     bound = shared_layers(instance)
@@ -255,7 +255,10 @@ def bound_flow(
     def lowered(
         method: str, excluded: Callable[[float], W | None], low: float, high: float, close: float, flow: float
     ) -> tuple[float, W | None]:
-        """Least flow that is proved impossible, at most `flow`, and its proof; (`high`, None) without one."""
+        """Least flow above `low` that a method excludes, by bisection, and its proof; (`high`, None) without a proof.
+
+        `flow` is the first value tested, `close` the relative gap at which bisection ends.
+        """
         proof = None
         while high > low * (1 + close) and high > nothing and not deadline.passed:
             excluding = excluded(flow)
@@ -331,23 +334,23 @@ Counts: TypeAlias = tuple[int, ...]
 
 
 class Bracket(NamedTuple):
-    """A range of ticks with a number of batches in flight."""
+    """A number of batches in flight, a range of ticks (lengths of a step), and an upper bound on the flow there."""
 
-    order: float  # the most that passes, negative [requests/s]
-    in_flight: int
-    first: int  # of the ticks with so many batches
+    order: float  # minus the upper bound on the flow, so that heaps pop the largest first [requests/s]
+    in_flight: int  # number of batches in flight
+    first: int  # index of the first tick among those for this number of batches
     last: int
-    method: str  # whose bound it is
-    weights: list[float]  # of the kinds, where they exclude more
+    method: str  # method of the bound
+    weights: list[float]  # of the kinds of devices, where these exclude larger flows; else empty
 
 
 class Group(NamedTuple):
     """Bound on the flow through a group of devices that step together."""
 
     flow: float  # requests/s
-    brackets: list[list[Any]]  # that exclude more
-    answer: FlowAnswer | None  # the best one, if it was looked for
-    solved: bool  # whether it was
+    brackets: list[list[Any]]  # brackets that together exclude larger flows, as members of a file
+    answer: FlowAnswer | None  # the best answer met by branch and bound
+    solved: bool  # whether branch and bound was run
 
 
 def bound_ticks(
@@ -355,15 +358,15 @@ def bound_ticks(
 ) -> Result[FlowInstance, FlowAnswer] | None:
     """A bound on the time of a request, and the best answer; None if there are too many kinds of groups.
 
-    Of all ways to divide the devices into groups, that with the largest sum of bounds has its largest unsolved group
-    solved, until there is none, or until no such sum is above the best flow.
+    Of all divisions of the devices into groups, take that with the largest sum of bounds, and solve its largest
+    unsolved group; repeat until all its groups are solved, or the sum is no larger than the best flow.
 
     Parameters
     ----------
     branches : int
-        Over layers of devices, for all brackets together.
+        Limit on the branches over layers of devices, for all brackets together.
     start : FlowAnswer, optional
-        The answer is no worse.
+        A known answer; the result is no worse.
     """
     assert instance.steps is not None
     deadline, watch, best = deadline or Deadline(), Stopwatch(), start
@@ -402,7 +405,7 @@ def bound_ticks(
 
 
 def _numbers(families: list[list[int]], counts: Counts) -> list[int]:
-    """Devices of a group, by the number of devices of each family."""
+    """Indices of the devices of a group that has `counts` devices of the families of equal ones."""
     return [i for family, count in zip(families, counts, strict=True) for i in family[:count]]
 
 
@@ -425,9 +428,9 @@ def _largest_sum(every: Counts, flows: Mapping[Counts, float]) -> tuple[float, l
 def _joined(
     instance: FlowInstance, families: list[list[int]], answers: list[tuple[Counts, FlowAnswer | None]]
 ) -> FlowAnswer:
-    """Join the answers of groups, each given by its number of devices of each family.
+    """Answer made up of those of disjoint groups, each given by its number of devices of each family.
 
-    Which devices of a family a group gets is no matter, as they can be exchanged: they are taken one after the other.
+    Devices of a family are interchangeable, so groups take them one after the other.
     """
     interval, group = np.zeros((instance.n, 2), dtype=np.int64), np.zeros(instance.n, dtype=np.int64)
     left = [list(family) for family in families]
@@ -440,7 +443,10 @@ def _joined(
 
 
 def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow: float) -> Group:
-    """Bound on the flow through a group by formulas or, with branches, with the best answer above a flow."""
+    """Upper bound on the flow through a group of devices; with `branches`, also its best answer above `flow`.
+
+    Without branches, the bound is that of formulas alone.
+    """
     assert instance.steps is not None
     ticks: dict[int, list[float]] = {m: instance.steps.ticks(m).tolist() for m in instance.numbers_in_flight}
     waiting = [_bracket(instance, ticks, m, 0, len(times) - 1) for m, times in ticks.items() if times]
@@ -480,7 +486,7 @@ def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow
 def _excluded(
     inside: FlowInstance, bracket: Bracket, flow: float, by_halves: bool, deadline: Deadline
 ) -> Bracket | None:
-    """The bracket with weights that exclude `flow`, or a flow as little above it as bisection finds; else None."""
+    """The bracket with weights that exclude `flow` or, `by_halves`, a flow little above it; None without weights."""
     low, high, excluded = flow, -bracket.order, None
     for step in range(_HALVES if by_halves else 1):
         above = low * (1 + _CLOSE_TICK) if step == 0 else (low + high) / 2
@@ -496,7 +502,7 @@ def _excluded(
 
 
 def _bracket(instance: FlowInstance, ticks: dict[int, list[float]], in_flight: int, first: int, last: int) -> Bracket:
-    """A bracket with the better of two bounds by formulas."""
+    """The bracket of these ticks with the better of the bounds *shared-layers* and *ends*."""
     bracket = Bracket(0.0, in_flight, first, last, "shared-layers", [])
     inside = _inside(instance, ticks, bracket)
     flow, through = shared_layers(inside), ends(inside)
@@ -504,10 +510,7 @@ def _bracket(instance: FlowInstance, ticks: dict[int, list[float]], in_flight: i
 
 
 def _inside(instance: FlowInstance, ticks: dict[int, list[float]], bracket: Bracket) -> FlowInstance:
-    """The relaxed question of a bracket: steps last from its first tick to its last one.
-
-    Batches that do not end before the first tick do not count.
-    """
+    """Relaxed question of a bracket, without steps: the most that each device serves with any of its ticks."""
     times = ticks[bracket.in_flight]
     return instance.at(bracket.in_flight, times[bracket.first], times[bracket.last])
 

@@ -53,18 +53,20 @@ def _shortest(
     patience: int,
     kept: int,
 ) -> tuple[int, bool, IntArray]:
-    """Least sum of stages that are no longer than `longest`, whose prompts take no more than `patience`.
+    """The chain with the least sum of stage times; each takes at most `longest`, all their prompts at most `patience`.
 
-    Of each state at most `kept` labels are there, pairs of sums of times and of prompts that no other beats; where
-    there were more, two became one that beats both, and the flag says that the chain may be none.
+    A label-setting dynamic program over layers and devices in use. Each state keeps at most `kept` labels, Pareto
+    optimal pairs (sum of stage times, sum of prompt times). Beyond that, two labels are merged into one that dominates
+    both; then `is_exact` is false, and the stages may not be feasible.
 
     Returns
     -------
     least : int
-        -1 if there is no chain within `limit`.
+        Sum of stage times; -1 if there is no chain within `limit`.
     is_exact : bool
+        Whether no labels were merged.
     stages : (p, 5) integers
-        Servers, whether they are new ones, number of the degree, first layer and end; the last stage first.
+        Type of server, whether it begins a new server, index of the degree, first layer and end; the last stage first.
     """
     types, layers = len(counts), time.shape[2] - 1
     place = np.zeros(types + 1, dtype=np.int64)  # of the first state with a device of these servers
@@ -159,23 +161,23 @@ def _shortest(
 
 @dataclass(frozen=True)
 class Box:
-    """From `fewest` to `most` batches of `small` to `large` sequences, in cycles from `quickest` to `slowest`."""
+    """Configurations with `fewest` to `most` batches of `small` to `large` sequences and a range of cycle times."""
 
     fewest: int
     most: int
     small: int
     large: int
-    quickest: int = 0  # [10^-12 s]
-    slowest: int = 0
+    quickest: int = 0  # least cycle time [10^-12 s]
+    slowest: int = 0  # largest cycle time [10^-12 s]
     degree: int | None = None  # of all stages; None if they may differ
 
     @property
     def sequences(self) -> int:
-        """The most sequences in flight."""
+        """Largest number of sequences in flight."""
         return self.most * self.large
 
     def halves(self) -> Iterator[Box]:
-        """The box in two, along the side whose ends differ by the larger factor, cycles last."""
+        """The box divided in two along the side with the larger ratio of its ends; along cycle times last."""
         if self.most * self.small >= self.fewest * self.large and self.fewest < self.most:
             middle = math.isqrt(self.fewest * self.most)
             yield replace(self, most=middle)
@@ -190,23 +192,23 @@ class Box:
             yield replace(self, quickest=middle + 1)
 
     def document(self, longest: int) -> list[int]:
-        """The box as files have it, without cycles where they are all up to the longest."""
+        """The box as a list for files; cycle times are left out where they are 0 to `longest`."""
         cycles = [] if (self.quickest, self.slowest) == (0, longest) else [self.quickest, self.slowest]
         return [self.fewest, self.most, self.small, self.large, self.degree or 0, *cycles]
 
 
 @dataclass
 class ChainProof:
-    """Proof that no chain on some devices has a larger rate than `rate`: boxes that cover all batches."""
+    """Proof that no chain on some devices is faster than `rate`: refuted boxes that cover all numbers of batches."""
 
-    devices: tuple[tuple[int, int], ...]  # by type: servers, and devices of a server
+    devices: tuple[tuple[int, int], ...]  # for each type: number of servers, and devices of a server
     rate: Fraction  # tokens in a picosecond
-    chain: Chain | None = None  # as fast as that; None where the rate was given
+    chain: Chain | None = None  # a chain with that rate; None if the rate is the given one
     boxes: list[Box] = field(default_factory=list)
     is_complete: bool = True
 
     def document(self, longest: int) -> dict[str, Any]:
-        """The proof as files have it, of cycles up to the longest."""
+        """The proof as members of a file; `longest` is the largest cycle time [10^-12 s]."""
         rate, boxes = [self.rate.numerator, self.rate.denominator], [box.document(longest) for box in self.boxes]
         return {"devices": list(map(list, self.devices)), "rate": rate, "boxes": boxes}
 
@@ -226,14 +228,14 @@ class ChainSearch:
         self.slowest = question.slowest_cycle(prompt)  # no chain with longer ones keeps the limit of the first token
 
     def fastest(self, devices: Sequence[tuple[int, int]], rate: Fraction, deadline: Deadline) -> ChainProof:
-        """The fastest chain that beats a rate, with its proof.
+        """The fastest chain, if any is faster than `rate`, with the proof that none is faster.
 
         Parameters
         ----------
         devices : pairs
-            Of each type, servers and devices of a server.
+            For each type, the number of servers and the devices of a server.
         rate : Fraction
-            That is to be beaten [tokens in a picosecond].
+            Rate that the chain has to exceed [tokens in a picosecond].
         deadline : Deadline
         """
         proof, question = ChainProof(tuple(devices), rate, is_complete=self.is_small(devices)), self.question
@@ -264,14 +266,14 @@ class ChainSearch:
         return proof
 
     def is_small(self, devices: Sequence[tuple[int, int]]) -> bool:
-        """Whether the dynamic program over servers, and devices of each, has the memory and the time that it takes."""
+        """Whether the dynamic program over servers, and devices of each, is small enough in memory and time."""
         states = math.prod(count + 1 for count, _ in devices) * (1 + sum(size for _, size in devices))
         layers, labels = self.question.model.layers, _LABELS if self.question.ttft < math.inf else 1
         steps = states * layers**2 * len(self.degrees)
         return states * layers * labels <= _MOST_LABELS and steps <= _MOST_STEPS
 
     def _shortest(self, proof: ChainProof, box: Box) -> tuple[int, tuple[Stage, ...]]:
-        """Least sum of times, with its stages, of chains that might beat the rate in a box; -1 if there is none."""
+        """Least sum of stage times of chains in a box that may exceed the rate, and its stages; -1 if there is none."""
         question, costs = self.question, self.costs
         limit = box.slowest
         longest = limit // box.fewest
@@ -315,7 +317,7 @@ class ChainSearch:
         return int(total), tuple(stages)
 
     def _improve(self, proof: ChainProof, box: Box, stages: tuple[Stage, ...]) -> bool:
-        """Take a chain of these stages where one in the box is faster than the rate; whether there is one."""
+        """Store a chain of these stages in the proof if one in the box is faster than its rate; return whether so."""
         before, prompts = proof.rate, self.question.prefill == "prompts"
         for batches in sorted({box.fewest, min(max(box.fewest, len(stages)), box.most), box.most}):
             low, high = box.small, box.large

@@ -31,10 +31,10 @@ _MOST_VECTORS = 100_000
 
 @dataclass
 class _Fleet:
-    """The best deployment on some servers; larger deployments are put together from fleets."""
+    """The best deployment on some of the servers, from which larger deployments are put together."""
 
     rate: Fraction  # tokens in a picosecond
-    sites: tuple[tuple[Chain, ...], ...] = ()  # chains of each
+    sites: tuple[tuple[Chain, ...], ...] = ()  # for each site, its chains
 
     def __add__(self, other: _Fleet) -> _Fleet:
         return _Fleet(self.rate + other.rate, self.sites + other.sites)
@@ -60,17 +60,17 @@ def deployed(
     ----------
     question : DeploymentInstance
     deadline : Deadline
-        With it, the best by then; a bound that was not proved to the end is left out.
+        After it, the best so far is returned; a bound that was not proved to the end is left out.
     tell : callable, optional
-        Takes the devices in words and their rate [tokens/s] when these are done.
+        Called with a text that names devices and their rate [tokens/s], once the best chain on these is known.
 
     Returns
     -------
     deployment : Deployment or None
     bounds : tuple of Bound
-        *device-seconds*, where there are no limits of latency but in the costs, and *chains*, if the proof is complete.
+        *device-seconds*, unless the cost is minimised, and *chains*, if the proof is complete.
     reason : str or None
-        Where it is proved that no deployment is allowed, why in one line.
+        If it is proved that no deployment is allowed, one line that says why.
     """
     bounds = [] if question.objective == "cost" else [device_seconds(question)]
     if question.prefill == "pools":
@@ -87,12 +87,12 @@ def deployed(
 
 
 def covered(method: str) -> str:
-    """The deployments to which a method's bound applies, in words."""
+    """A text that names the deployments to which a method's bound applies."""
     return "any use of these devices" if method == "device-seconds" else "any deployment of chains on servers"
 
 
 def _unfit(question: DeploymentInstance) -> str:
-    """Why no deployment is allowed, in one line; None if one may be."""
+    """A line that says why no deployment is allowed: memory, time per token, or time to the first token."""
     room, weights = costs_of(question).room.tolist(), costs_of(question).weights
     total = sum(servers.count * servers.devices * size for servers, size in zip(question.servers, room, strict=True))
     least = int(((weights[:, -1] - costs_of(question).tied) * np.array(question.degrees)).min())
@@ -115,7 +115,7 @@ def _unfit(question: DeploymentInstance) -> str:
 
 
 class _DeploymentSearch:
-    """Search over chains on all sets of servers that a deployment may use, the smallest first."""
+    """Search for the best deployment: the fastest chain on each set of servers, the smallest sets first."""
 
     def __init__(self, question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None]) -> None:
         self.question, self.deadline, self.tell = question, deadline, tell
@@ -142,7 +142,7 @@ class _DeploymentSearch:
         return fleets[whole] if whole in fleets else _filled(fleets, whole)
 
     def fleets(self) -> dict[tuple[int, ...], _Fleet]:
-        """The fastest deployments found for numbers of servers of each type."""
+        """The fastest deployment for each vector of numbers of servers of each type, as far as time allowed."""
         best: dict[tuple[int, ...], _Fleet] = {tuple(0 for _ in self.counts): _NOTHING}
         for vector in self._vectors():
             if sum(vector) == 1:
@@ -168,7 +168,7 @@ class _DeploymentSearch:
         return best
 
     def _vectors(self) -> Iterator[tuple[int, ...]]:
-        """Numbers of servers of each type, small ones first; only of one type if there are too many."""
+        """Yield vectors of numbers of servers of each type, small ones first; with too many, those of a single type."""
         few = math.prod(count + 1 for count in self.counts) <= _MOST_VECTORS
         self.is_complete &= few
         for vector in _by_sum(self.counts) if few else _alone(self.counts):
@@ -178,7 +178,7 @@ class _DeploymentSearch:
             yield vector
 
     def _of_server(self, s: int) -> _Fleet:
-        """The fastest deployment on a server of a type, divided into parts."""
+        """The fastest deployment on one server of type s, whose devices may be divided among several chains."""
         best = [_NOTHING]
         for devices in range(1, self.sizes[s] + 1):
             smaller = max(
@@ -193,7 +193,10 @@ class _DeploymentSearch:
         return best[-1].joined
 
     def _chain(self, counts: Sequence[int], sizes: Sequence[int], smaller: _Fleet) -> _Fleet:
-        """The fastest chain on these devices, or the fastest smaller chains if they are as fast."""
+        """The fastest chain on these devices, or `smaller`, a deployment of smaller chains, if none is faster.
+
+        `counts` and `sizes` are the numbers of servers of each type and of their devices.
+        """
         proof = self.search.fastest(list(zip(counts, sizes, strict=True)), _short(smaller.rate), self.deadline)
         self.proofs.append(proof)
         self.is_complete &= proof.is_complete
@@ -217,10 +220,7 @@ class _Pools:
 def _pooled(
     question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None], bounds: list[Bound]
 ) -> tuple[Deployment | None, tuple[Bound, ...], str | None]:
-    """The best division of devices into two pools, bounds on all divisions, and why there is none.
-
-    Without an answer the deployment is None, and the last item says why.
-    """
+    """As `deployed` for separate pools for prompts and decoding: the best division of the devices, bounds, a reason."""
     ends = deadline.share(0.5), deadline
     searches = [_DeploymentSearch(part, end, tell) for part, end in zip(question.pools, ends, strict=True)]
     of_prompts, of_tokens = (search.fleets() for search in searches)
@@ -264,12 +264,12 @@ def _pooled(
 
 
 def _times(counts: Sequence[int], vector: Sequence[int]) -> int:
-    """How many times the servers of `vector` fit into `counts`."""
+    """Largest number of times that the servers of `vector` can be taken from `counts`."""
     return min(count // n for count, n in zip(counts, vector, strict=True) if n)
 
 
 def _joined(question: DeploymentInstance, s: int, prompts: _Fleet, tokens: _Fleet) -> _Pools:
-    """Pools within one server of type s, whose chains share a site."""
+    """The two pools if they share one server of type s: all chains are then at one site."""
     if prompts.sites and tokens.sites:
         chains = prompts.joined.sites[0] + tokens.joined.sites[0]
         within = question.stays_within(s, prompts.rate * PICO, tokens.rate * PICO) / PICO
@@ -313,7 +313,7 @@ def _sites(question: DeploymentInstance, fleet: _Fleet) -> tuple[tuple[Site, int
 
 
 def _short(rate: Fraction) -> Fraction:
-    """A rate rounded up to few digits, by less than 1e-12 of it, as files have it."""
+    """A rate rounded up to a fraction with a short denominator, by a relative error below 1e-12, for files."""
     return Fraction(10**6, math.floor(10**6 / rate)) if rate > 0 else rate
 
 
@@ -327,13 +327,13 @@ def _by_sum(counts: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _alone(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """Vectors of numbers of servers up to `counts` with one type alone, the small ones first."""
+    """Vectors of numbers of servers up to `counts` with servers of a single type, those with few servers first."""
     rows = [(count, s) for s, most in enumerate(counts) for count in range(1, most + 1)]
     return [tuple(count * (t == s) for t in range(len(counts))) for count, s in sorted(rows)]
 
 
 def _filled(fleets: dict[tuple[int, ...], _Fleet], counts: Sequence[int]) -> _Fleet:
-    """Fleets side by side as long as there are servers, the fastest per server first."""
+    """A deployment of fleets side by side, greedily: the fastest per server as often as servers are left, and so on."""
     total, rest = _NOTHING, list(counts)
     for vector in sorted(filter(any, fleets), key=lambda key: fleets[key].rate / sum(key), reverse=True):
         while all(n <= free for n, free in zip(vector, rest, strict=True)):
@@ -343,7 +343,7 @@ def _filled(fleets: dict[tuple[int, ...], _Fleet], counts: Sequence[int]) -> _Fl
 
 
 def _splits(vector: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Pairs of smaller vectors with this sum."""
+    """Yield the pairs of nonzero vectors with this sum, each pair once."""
     for part in product(*(range(count + 1) for count in vector)):
         other = tuple(count - taken for count, taken in zip(vector, part, strict=True))
         if any(part) and any(other) and part <= other:
@@ -351,9 +351,10 @@ def _splits(vector: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[in
 
 
 def device_seconds(question: DeploymentInstance) -> Bound:
-    """Bound by the work of all devices: each token of a layer takes some device time, in any cut.
+    """Lower bound on the time per token by device time: each token needs some time of devices, wherever layers are cut.
 
-    Batches are taken by ranges; one of a range takes at least the time of the smallest, for at most the largest.
+    Batch sizes are grouped into ranges: a batch takes at least the time of the smallest in its range, and gives at most
+    the tokens of the largest.
     """
     costs, best = costs_of(question), Fraction(0)
     degrees = np.array(question.degrees, dtype=object)

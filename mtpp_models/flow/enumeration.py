@@ -31,34 +31,34 @@ _CHUNK, _LARGEST = 20_000, math.log(1e14)
 
 
 class Branches(NamedTuple):
-    """Devices, in the order in which they are given layers, and their ways to hold some."""
+    """The search tree: devices in the order of branching, and the intervals of layers that each may hold."""
 
-    way: IntArray  # (w, 2) first layer and the one behind the last, those of a device in a row
-    start: IntArray  # (n + 1,) first way of each device
+    way: IntArray  # (w, 2) first layer and end of each interval, device by device
+    start: IntArray  # (n + 1,) index in `way` of the first interval of each device
     alike: NDArray[np.bool_]  # (n,) whether it can be exchanged with the device before it
     capacity: FloatArray  # (n, L + 1) requests/s
     rates: FloatArray  # (n + 2, n + 2) requests/s; source and sink are the last two
 
 
 class Enumerated(NamedTuple):
-    """The largest flow, or that there is none above another one."""
+    """Result of an enumeration: the largest flow, if it is above the given one."""
 
     flow: float  # requests/s
-    interval: IntArray | None  # (n, 2) layers of the devices; None if none is better
-    branches: int
+    interval: IntArray | None  # (n, 2) layers of the devices; None if no flow is larger than the given one
+    branches: int  # number of branches explored
 
 
 def enumerate_flows(
     instance: FlowInstance, branches: int, start: FlowAnswer | None = None, deadline: Deadline | None = None
 ) -> Result[FlowInstance, FlowAnswer] | None:
-    """The largest flow, proved; None if the question is too large for so many branches, or for the time.
+    """The largest flow, with proof; None if the limit on branches or the time does not suffice.
 
     Parameters
     ----------
     branches : int
-        Partial assignments that are looked at, at the most.
+        Largest number of partial assignments to explore.
     start : FlowAnswer, optional
-        The answer is no worse.
+        A known answer; the result is no worse.
     """
     watch = Stopwatch()
     largest = enumerate_above(instance, 0.0 if start is None else start.flow, branches, deadline or Deadline())
@@ -73,13 +73,13 @@ def enumerate_flows(
 
 
 def is_small(instance: FlowInstance) -> bool:
-    """Whether devices and layers are few enough for an enumeration to be of use."""
+    """Whether devices and layers are few enough for an enumeration."""
     ways = [sum(instance.layers - c + 1 for c in np.flatnonzero(row).tolist()) for row in instance.capacity]
     return sum(math.log(max(1, ways[t])) for t in instance.kind.tolist()) <= _LARGEST
 
 
 def enumerate_above(instance: FlowInstance, flow: float, branches: int, deadline: Deadline) -> Enumerated | None:
-    """The largest flow above one; None if the question is too large for so many branches, or for the time."""
+    """The largest flow above `flow` [requests/s]; None if the limit on branches or the time does not suffice."""
     if not is_small(instance):
         return None
     order, tree = _branches(instance)
@@ -97,7 +97,7 @@ def enumerate_above(instance: FlowInstance, flow: float, branches: int, deadline
 
 
 def alike_devices(instance: FlowInstance) -> list[list[int]]:
-    """Numbers of the devices that can be exchanged without a change of the question, those that carry most first."""
+    """Families of interchangeable devices, as lists of indices; devices with the largest capacities come first."""
     capacity = instance.capacity[instance.kind]
     carried = (capacity * np.arange(instance.layers + 1)).max(axis=1)
     waiting, families = np.argsort(-carried, kind="stable").tolist(), list[list[int]]()
@@ -109,7 +109,7 @@ def alike_devices(instance: FlowInstance) -> list[list[int]]:
 
 
 def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:
-    """Devices in the order in which they get layers, alike ones in a row, and the ways to give some to each."""
+    """(n,) the devices in the order of branching, interchangeable ones consecutive, and the search tree."""
     n, layers, rates = instance.n, instance.layers, instance.rates
     capacity, families = instance.capacity[instance.kind], alike_devices(instance)
     order = [i for family in families for i in family]
@@ -138,23 +138,24 @@ def _can_be_exchanged(instance: FlowInstance, i: int, j: int) -> bool:
 def branch(
     tree: Branches, way: IntArray, depth: int, best: float, interval: IntArray, longest: int, branches: int
 ) -> tuple[float, int]:
-    """Look at so many more branches.
+    """Explore `branches` more branches of the tree.
 
     Parameters
     ----------
     way : (n,) integers
-        Way of each device before `depth`, and of that one the next to look at, less 1; it goes along.
+        State of the search, updated: for each device before `depth` the index of its interval; for the device at
+        `depth` that of the last interval tried, -1 if none.
     best : float
-        Flows are of interest if they are larger.
+        Largest known flow; branches that cannot exceed it are cut off.
     interval : (n, 2) integers
-        Receives the layers of the best flow.
+        Receives the layers of the devices for the best flow.
     longest : int
-        Devices that a request may pass.
+        Largest number of devices on the path of a request.
 
     Returns
     -------
     tuple
-        The best flow, and the depth, which is negative at the end.
+        The best flow, and the depth to continue at, which is negative once the tree is exhausted.
     """
     n, layers = len(way), tree.capacity.shape[1] - 1
     table = np.zeros((n, 2), dtype=np.int64)
@@ -188,7 +189,10 @@ def branch(
 
 @compiled
 def _layers_carry(capacity: FloatArray, table: IntArray, given: int, goal: float) -> bool:
-    """Whether each layer and all together may carry more than a goal, with any layers of devices from `given`."""
+    """Whether each layer, and all together, can carry more than `goal`.
+
+    Only the layers of the first `given` devices are fixed; each other device may hold any.
+    """
     n, layers = len(table), capacity.shape[1] - 1
     most, together = 0.0, 0.0
     for i in range(given, n):
@@ -212,7 +216,10 @@ def _layers_carry(capacity: FloatArray, table: IntArray, given: int, goal: float
 
 @compiled
 def fill_network(tree: Branches, table: IntArray, given: int, layers: int, network: FloatArray) -> None:
-    """Capacities as `instances.flow.answer.network_of` has them, of devices from `given` with any layers."""
+    """Write the arc capacities of the relaxed network into `network`, indexed as in `instances.flow.answer.network_of`.
+
+    Only the layers of the first `given` devices are fixed; each other device may hold any.
+    """
     n = len(table)
     network[:] = 0.0
     for i in range(n):

@@ -48,14 +48,14 @@ _MOST_SECOND = 2.0
 
 
 class Exclusion(NamedTuple):
-    """Proof that a flow is impossible: weights of devices."""
+    """Proof that a flow is impossible by weights of devices."""
 
-    weights: list[list[float]]  # of the kinds: for all devices, then, with links, for each component
-    second: float  # the weight of a second holder
+    weights: list[list[float]]  # weights of the kinds: for all devices, then, with links, for each component
+    second: float  # extra weight where a layer has two holders or more (delta in the formula)
 
     @property
     def has_links(self) -> bool:
-        """Whether links count."""
+        """Whether the proof uses links between devices."""
         return len(self.weights) > 1
 
 
@@ -68,7 +68,7 @@ class _Items(NamedTuple):
 
 
 def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusion | None:
-    """Weights which prove that so many requests per second cannot pass; None if none are found in time."""
+    """Weights which prove that a flow [requests/s] is impossible; None if there are none, or time is up."""
     n, counts = instance.n, instance.counts
     whole = _weights(instance, counts, flow, deadline, second=False)
     if whole is not None:
@@ -102,7 +102,10 @@ def _items(instance: FlowInstance, flow: float) -> _Items:
 def _weights(
     instance: FlowInstance, counts: IntArray, flow: float, deadline: Deadline, *, second: bool
 ) -> tuple[FloatArray, float] | None:
-    """Weights of the kinds, and of a second holder, that exclude a flow for so many devices; None if none are found."""
+    """Weights of the kinds, and extra weight of a second holder, that exclude a flow; None if there are none.
+
+    `counts` are the numbers of devices of each kind. With `second`, layers with several holders count separately.
+    """
     items, kinds, layers = _items(instance, flow), len(counts), instance.layers
     if len(items.kind) == 0 or not counts.any():
         return np.zeros(kinds), 0.0
@@ -137,7 +140,7 @@ def _weights(
 def _safe(
     weight: FloatArray, extra: float, value: float, counts: IntArray, layers: int, *, second: bool
 ) -> tuple[FloatArray, float] | None:
-    """The weights such that covers weigh enough beyond doubt; None if all devices then weigh too much."""
+    """The weights, scaled so that covers weigh enough despite rounding; None if they then exclude the flow no more."""
     if second:
         extra = min(extra, value * (1 - _ROUNDING) - 1)
         weight = weight * (1 + _ROUNDING)
@@ -150,7 +153,10 @@ def _safe(
 
 @compiled
 def _least_cover(part: IntArray, cost: FloatArray, parts: int, second: bool) -> tuple[float, IntArray]:
-    """Least cost of a multiset of items that covers all parts, of two or more if asked; how often each is in."""
+    """Least cost of a multiset of items whose parts sum to `parts` or more, and how often it holds each item.
+
+    With `second`, only multisets of two or more items count.
+    """
     count = len(part)
     few = np.full(parts + 1, np.inf)  # of any number of items, or of a single one
     last = np.full(parts + 1, -1)
@@ -204,7 +210,7 @@ _MOST_WAYS = 600
 
 
 class Hubs:
-    """Hubs: devices such that each link between devices has one at an end, and the programs for their weights."""
+    """Bounds by hubs, a vertex cover of the links between devices, and the linear programs for weights of devices."""
 
     def __init__(self, instance: FlowInstance) -> None:
         self._instance, n, kinds = instance, instance.n, len(instance.capacity)
@@ -227,15 +233,15 @@ class Hubs:
 
     @property
     def are_of_use(self) -> bool:
-        """Whether fewer than half of the devices are hubs, and the program for them is not too large."""
+        """Whether fewer than half of the devices are hubs, and the linear program is not too large."""
         few = 2 * len(self.devices) < self._instance.n
         return few and self._instance.layers > 1 and len(self._group) <= _MOST_WAYS
 
     def exclude(self, flow: float, deadline: Deadline) -> list[list[float]] | None:
-        """Weights which prove that so many requests per second cannot pass; None if none are found in time.
+        """Weights which prove that a flow [requests/s] is impossible; None if there are none, or time is up.
 
-        They have two rows for each kind, at a layer and between layers, by number of layers from 1, and then two for
-        its hubs.
+        Each kind of device has four rows: weights at a layer and between layers of devices that are no hubs, then the
+        same for hubs. A row has an entry for each number of layers, from 1.
         """
         ways, groups = len(self._group), len(self._counts)
         part = np.ceil(self._capacity / flow * _PARTS_WITH_HUBS * (1 + 1e-12))
@@ -266,7 +272,7 @@ class Hubs:
         return None
 
     def _add_rows(self, part: IntArray, weight: FloatArray, price: FloatArray, flow: float) -> bool:
-        """Add multisets that weigh less than the price; whether there are some."""
+        """Add rows for multisets that cover the flow and weigh less than the price; return whether there are any."""
         ways, groups, rows = len(self._group), len(self._counts), list[FloatArray]()
         for side in range(2):
             used = np.flatnonzero(self._times[side] > 0)
@@ -283,7 +289,7 @@ class Hubs:
         return bool(rows)
 
     def _safe(self, part: IntArray, weight: FloatArray, sides: IntArray) -> list[list[float]] | None:
-        """The weights, if they exclude the flow beyond doubt."""
+        """The weights as rows for each kind; None if they do not exclude the flow with a margin for rounding."""
         needed = 0.0
         for side in range(2):
             used = self._times[side] > 0
@@ -305,7 +311,7 @@ class Hubs:
 
 @compiled
 def _least_covers(part: IntArray, cost: FloatArray, parts: int) -> tuple[FloatArray, IntArray]:
-    """For each item, the least cost of a multiset with it that covers all parts; how often each item is in that."""
+    """For each item, the least cost of a multiset with it that covers `parts`, and how often this holds each item."""
     count = len(part)
     least, last = np.zeros(parts + 1), np.zeros(parts + 1, dtype=np.int64)
     for x in range(1, parts + 1):

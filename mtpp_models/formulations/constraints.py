@@ -76,12 +76,12 @@ class CliqueRow(NamedTuple):
 
 
 def successions(apart: BoolArray, reach: BoolArray, deadline: Deadline) -> IntArray:
-    """(c, 2) pairs (u, v), u before v, that are apart, without pairs that others imply.
+    """(c, 2) pairs (u, v), u before v, that cannot share a block, without pairs that others imply.
 
-    If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges from u
-    to a are as strong together as that of (u, v). `apart`, (n, n) and symmetric, says which nodes cannot share a block;
-    `reach`, (n, n), whether a path, maybe of no edge, leads from the row to the column. Soon after the deadline, what
-    was found by then.
+    If u is before a, a before v, and a and v cannot share a block, neither can u and v; the rows of (a, v) and of the
+    edges from u to a are together as strong as that of (u, v). `apart`, (n, n) and symmetric, says which nodes cannot
+    share a block; `reach`, (n, n), whether a path, maybe of no edge, leads from the row to the column. Soon after the
+    deadline, the pairs so far are returned.
     """
     ordered = apart & reach
     strictly = (reach & ~np.eye(len(reach), dtype=bool)).astype(np.float32)
@@ -93,10 +93,10 @@ def successions(apart: BoolArray, reach: BoolArray, deadline: Deadline) -> IntAr
 
 
 def cliques(apart: BoolArray, wanted: BoolArray, deadline: Deadline) -> list[tuple[int, ...]]:
-    """Cliques of nodes that are pairwise apart and cover the wanted pairs, by a greedy search.
+    """Cliques of nodes that pairwise cannot share a block, which cover the wanted pairs, by a greedy search.
 
-    Both matrices, (n, n), are symmetric; wanted pairs are apart. The nodes of a clique, two or more, are sorted. Soon
-    after the deadline, what was found by then.
+    `apart` and `wanted`, (n, n), are symmetric; wanted pairs cannot share a block. Each clique lists two or more nodes,
+    sorted. Soon after the deadline, the cliques so far are returned.
     """
     chosen: list[tuple[int, ...]] = []
     uncovered = wanted.copy()
@@ -158,7 +158,7 @@ def add_dag(m: pyo.ConcreteModel, data: ScaledInstance) -> None:
 def add_tensor_cuts(
     m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set, *, stronger: bool = False
 ) -> pyo.Expression:
-    """(9), (10): a tensor is cut at the blocks it enters or leaves; void at the ends, where nothing can.
+    """Add (9) and (10): a tensor is cut at the blocks it enters or leaves; no rows where it can do neither.
 
     With `stronger`, which needs (8), these are (9') and (10').
 
@@ -178,7 +178,7 @@ def add_tensor_cuts(
 
 
 def add_crossings(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set, *, stronger: bool = False) -> None:
-    """The rows of `add_tensor_cuts`, whatever a tensor costs."""
+    """Add the rows of `add_tensor_cuts` alone, without the times of tensors."""
     m.T = pyo.Set(initialize=data.tensors, doc="tensors t that somebody reads")
     m.reads = pyo.Set(initialize=data.reads, dimen=3, doc="(t, u, v): v reads tensor t of u")
     m.B_entered = pyo.Set(initialize=[b for b in blocks if b > m.B.first()], doc="blocks that tensors can enter")
@@ -201,7 +201,7 @@ def add_crossings(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set, *
 def add_conflicts(
     m: pyo.ConcreteModel, successions: Sequence[tuple[int, int, int]], cliques: Sequence[CliqueRow]
 ) -> None:
-    """Nodes that blocks cannot hold together: triples (u, v, b) with u before v, and cliques."""
+    """Add rows for nodes that cannot share a block: triples (u, v, b) of u before v and block b, and cliques."""
     m.S = pyo.Set(initialize=successions, dimen=3, doc="(u, v, b): u lies before v, and not both in block b")
     m.Q = pyo.Set(initialize=range(len(cliques)), doc="cliques")
 
@@ -235,15 +235,15 @@ def add_least(m: pyo.ConcreteModel, data: ScaledInstance, sizes: Sequence[int]) 
 def add_overflow(
     m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set, sizes: Sequence[int] | None = None
 ) -> pyo.Var | dict[int, float]:
-    """(2): the time to stream what does not fit; nothing is added where the memory is infinite.
+    """Add (2), the time to stream the bytes that do not fit; nothing is added where the memory is infinite.
 
-    A superblock of several blocks has the memory of all of them, less their buffers as far as they fit. One of its
-    blocks holds the node with the largest need.
+    A superblock of several blocks has the memory of all of them, less their buffers as far as they fit. The largest
+    need of its nodes counts once.
 
     Returns
     -------
     pyomo.environ.Var or dict
-        That time for each of the blocks; 0 where the memory is infinite or a hard limit.
+        Streaming time of each block; 0 where the memory is infinite or a hard limit.
     """
     fit = data.instance.platform.fit
     if not (data.has_overflow or fit):
@@ -301,5 +301,5 @@ def _can_hold(m: pyo.ConcreteModel, v: int, b: int) -> bool:
 
 
 def _unless_fixed(lower: pyo.Var, upper: pyo.Var) -> NumericExpression:
-    """A row lower ≤ upper, unless both are constants; some solvers refuse rows without variables."""
+    """The row lower ≤ upper; `Skip` if both are constants, as some solvers refuse rows without variables."""
     return pyo.Constraint.Skip if lower.fixed and upper.fixed else lower <= upper

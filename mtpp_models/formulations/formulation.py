@@ -119,11 +119,11 @@ def of_cases(cases: Sequence[Relaxation], count: int, cutoff: float, *, is_bound
     Parameters
     ----------
     cases : sequence of Relaxation
-        Those that were begun.
+        Relaxations of the cases that were begun.
     count : int
-        Cases of the model; none where nothing is better than the cutoff.
+        Number of cases of the model; 0 where no partition is better than the cutoff.
     cutoff : float
-        What the model loses costs no less [time unit].
+        Partitions that the model excludes cost at least this [time unit].
     is_bound : bool
         Whether the model bounds every partition.
     """
@@ -154,9 +154,9 @@ _INTEGRAL = 1e-4
 class CaseResult(NamedTuple):
     """Result of one case, in the time unit of the instance, and its seconds in each phase."""
 
-    bound: float  # proved; infinite where the case is infeasible
-    cost: float  # objective of the solution, which no bound of the case exceeds; infinite where there is none
-    # (n,): where the solution puts each node, counted from 0; None where there is none or it is not integral.
+    bound: float  # proved lower bound; infinite where the case is infeasible
+    cost: float  # objective of the solution, which no bound of the case exceeds; infinite without a solution
+    # (n,): superblock of each node in the solution, from 0; None without a solution or if it is not integral.
     superblock: IntArray | None
     log: str
     build: float  # seconds
@@ -167,7 +167,7 @@ class CaseResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One Pyomo model."""
+    """A case of a formulation: one Pyomo model, and the superblocks of a partition in it."""
 
     name: str  # unique in its formulation
     build: Callable[[], pyo.ConcreteModel]  # with V, B, B_before_last, and y[v, b]: v is in (super)block b or before
@@ -198,14 +198,14 @@ class Case:
         Parameters
         ----------
         data : ScaledInstance
-            What the case is made of.
+            The scaled instance from which the case was built.
         start : Partition, optional
             Warm start.
 
         Raises
         ------
         SolverFaultError
-            If the solver fails or gives what is no answer.
+            If the solver fails or returns no valid answer.
         """
         watch = Stopwatch()
         if not self._can_be_built(data, controls.deadline.left):
@@ -234,7 +234,7 @@ class Case:
     def _can_be_built(self, data: ScaledInstance, seconds: float) -> bool:
         """Whether memory and `seconds` probably suffice to build the model and pass it to the solver.
 
-        Nothing interrupts that.
+        Building a model cannot be interrupted.
         """
         graph = data.instance.graph
         rows = (graph.n + 2 * len(graph.tensors.consumers)) * self.blocks
@@ -256,7 +256,7 @@ def _check_model(name: str, model: Any) -> None:
 
 
 def _row_seconds() -> float:
-    """Measure the time that Pyomo takes for a row on this machine [s]."""
+    """Time that Pyomo takes for a row on this machine [s], measured now."""
     watch, m = Stopwatch(), pyo.ConcreteModel()
     m.rows = pyo.RangeSet(1, _SAMPLE)
     m.x = pyo.Var(m.rows)
@@ -273,7 +273,7 @@ def _row_seconds() -> float:
 def block_ranks(partition: Partition) -> IntArray:
     """(n,) block of each node counted from 1, with empty blocks at the end.
 
-    Where constraints or the order of the devices tell blocks apart, they stay where they are.
+    Where constraints or the order of the devices distinguish blocks, empty blocks keep their numbers.
     """
     if partition.instance.constraints or partition.instance.machines.is_fixed:
         return partition.block + 1
@@ -281,7 +281,7 @@ def block_ranks(partition: Partition) -> IntArray:
 
 
 def _proved(outcome: SolverOutcome, solver: Solver) -> float:
-    """Bound of one case: infinite if it is infeasible, else what the solver states, less its margin."""
+    """Bound of one case: infinite if it is infeasible, else the solver's dual bound less the margin for tolerances."""
     if outcome.termination is Termination.INFEASIBLE:
         return math.inf
     if outcome.bound is None:
@@ -290,7 +290,7 @@ def _proved(outcome: SolverOutcome, solver: Solver) -> float:
 
 
 def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:
-    """The superblock of each node that y encodes."""
+    """(n,) the superblock of each node, from 0, by the values of y; None if these are not integral."""
     # A variable that no constraint mentions comes back without a value; either would do.
     y = np.array([[model.y[v, b].value or 0.0 for b in model.B] for v in model.V])
     if not np.isfinite(y).all():
@@ -301,7 +301,7 @@ def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:
 
 
 def kinds_of_blocks(model: pyo.ConcreteModel) -> IntArray | None:
-    """The kind of the device of each block; None where the solution is not integral."""
+    """(b,) kind of the device of each block, -1 for none; None where the solution is not integral."""
     kinds = np.full(len(model.B), IDLE)
     for (b, t), variable in model.on.items():
         value = variable.value or 0.0
@@ -320,7 +320,7 @@ _TOLERANCE, _PATIENCE = 1e-6, 20.0
 
 
 class ExcludedPartitionError(InputError):
-    """Fault of a model that counts as a bound but excludes a partition, which `excludes` describes."""
+    """Error of a formulation that claims to be a bound but excludes a partition; `excludes` describes the partition."""
 
     def __init__(self, excludes: str) -> None:
         self.excludes = excludes
@@ -330,10 +330,20 @@ class ExcludedPartitionError(InputError):
 def contradiction(
     name: str, cases: Sequence[Case], data: ScaledInstance, solver: str, proved: float, partition: Partition
 ) -> Exception:
-    """The error for a solver's bound that a partition refutes: a fault of the solver or of the model.
+    """The exception for a solver's bound that a partition refutes; it blames the model if that excludes the partition.
 
-    The cases of the model `name` are made of `data`; they are empty if the model is known to admit the partition. What
-    the solver proved is infinite if it found no solution, and above the bottleneck of the partition.
+    Parameters
+    ----------
+    name : str
+        Name of the model.
+    cases : sequence of Case
+        Its cases; empty if the model is known to admit the partition.
+    data : ScaledInstance
+        The scaled instance from which the cases were built.
+    solver : str
+    proved : float
+        Bound of the solver, above the bottleneck of the partition; infinite if it claims that there is no solution.
+    partition : Partition
     """
     cost = f"a partition of bottleneck {partition.bottleneck:.6g}"
     if cases and all(_excludes(case, data, partition) for case in cases):
@@ -368,10 +378,10 @@ class PreparedModel(NamedTuple):
     """Cases for a solver, with the data needed to map their answers back."""
 
     data: ScaledInstance
-    cases: Sequence[Case]  # none of them where all is proved
-    start: Partition | None  # of the instance of `data`
-    group: IntArray  # (n,): the node of that instance which holds each node of the original one
-    cutoff: float = np.inf  # the cases prove min(cutoff, their bounds); infinite if the models are as published
+    cases: Sequence[Case]  # empty where the cutoff is proved to be optimal
+    start: Partition | None  # for the instance of `data`
+    group: IntArray  # (n,): for each node of the original instance, the node of the instance of `data` that holds it
+    cutoff: float = np.inf  # the bound of the model is at most this; infinite if it excludes no partition
 
 
 @dataclass(frozen=True)
@@ -384,19 +394,19 @@ class Formulation:
     Parameters
     ----------
     name, summary, reference : str
-        What it is called, what it says in one line, where it is published.
+        Name, description in one line, publication.
     cases : callable
-        The cases of an instance.
+        Gives the cases of a scaled instance.
     exact : bool
-        Whether a solution of the one case is a partition and its objective the bottleneck.
+        Whether there is one case, whose solutions are partitions and its objective the bottleneck.
     is_bound : bool
         Whether every partition satisfies the constraints of a case, at no more than its bottleneck. If not, `solve`
-        returns no bound, and of partitions only what the solver found.
+        returns no bound, and a partition only if the solver found it.
     kinds : {"one", "any"}
-        Of devices for which there are cases: over several kinds they are made of `ScaledKinds`.
+        Whether there are cases for one kind of devices only, or also for several, then built from `ScaledKinds`.
     variables, rows : str
-        How many a case has at most, of n nodes with m edges and t tensors that are read in k blocks, on devices that
-        are alike, without a limit on memory.
+        Largest numbers of variables and rows of a case, as formulas: n nodes, m edges, t tensors that are read, k
+        blocks, on devices that are alike, without a limit on memory.
     """
 
     name: str
@@ -417,7 +427,7 @@ class Formulation:
         margin : float
             Relative tolerance of the solver.
         deadline : Deadline
-            When to stop looking for facts that strengthen the model, roughly.
+            When to stop computing cuts, windows and conflicts for a strengthened model, roughly.
 
         Raises
         ------
@@ -518,7 +528,7 @@ class Formulation:
 
 
 def _solution(instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
-    """Partition of a solution with its cost from the definition; None if it is infeasible."""
+    """Partition of a solution, with its cost by the definition; None if it is infeasible."""
     assert result.superblock is not None
     kind = None if result.kind is None else np.append(result.kind, np.full(instance.k - len(result.kind), IDLE))
     try:

@@ -152,7 +152,7 @@ def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -
 
 
 def _around(partition: Partition, middle: int) -> IntArray:
-    """Superblock 1, 2 or 3 of each node, where the non-empty block number `middle`, from 1, is superblock 2."""
+    """(n,) superblock 1, 2 or 3 of each node if the non-empty block with number `middle`, from 1, is superblock 2."""
     return 2 + np.sign(block_ranks(partition) - middle)
 
 

@@ -52,27 +52,27 @@ class ScaledInstance:
 
     @property
     def is_free(self) -> bool:
-        """Whether all nodes in one block are an answer."""
+        """Whether one block with all nodes is feasible."""
         return not (self.instance.constraints or self.instance.platform.fit)
 
     @cached_property
     def work(self) -> list[float]:
-        """(n,) work of each node."""
+        """(n,) work of each node [unit]."""
         return (self.instance.graph.work / self.unit).tolist()
 
     @cached_property
     def tensors(self) -> list[int]:
-        """Tensors that have readers."""
+        """Indices of the tensors that have readers."""
         start = self.instance.graph.tensors.start
         return (start[1:] > start[:-1]).nonzero()[0].tolist()
 
     @cached_property
     def cut_time(self) -> dict[int, float]:
-        """output_bytes / B of each tensor.
+        """Transfer time, output_bytes / B, of each tensor with readers [unit].
 
-        What no solution within reach pays is capped, so that the coefficients stay within what solvers accept:
-        all nodes in one block cut nothing, and lower costs keep a bound valid. Where one block is no answer, more is
-        within reach.
+        Times are capped far above the cost of any useful solution, so that solvers accept the coefficients: one block
+        with all nodes cuts nothing, and lower costs keep a bound valid. Where that block is infeasible, the cap is
+        higher.
         """
         reach = min(one_block(self.instance).bottleneck, self.k * self.unit)
         reach *= 1.0 if self.is_free else _OUT_OF_REACH
@@ -92,16 +92,16 @@ class ScaledInstance:
 
     @property
     def has_overflow(self) -> bool:
-        """Whether a block can overflow, by times large enough beside the tolerances of solvers.
+        """Whether a block can overflow, and coefficients of overflow suit the tolerances of solvers.
 
-        Beside bytes held for a million units, the tolerances of a solver are no longer small, and its bounds not safe;
-        a model without overflow is the weaker, safe one.
+        If all bytes take a million units or more to stream, these tolerances are no longer small and bounds not safe; a
+        model without overflow is weaker, but safe.
         """
         return self._can_overflow and self._total_time < _OUT_OF_REACH**2
 
     @property
     def leaves_out_overflow(self) -> bool:
-        """Whether blocks can overflow, but only by times too small for the tolerances of solvers."""
+        """Whether blocks can overflow, but the model leaves it out; see `has_overflow`."""
         return self._can_overflow and not self.has_overflow
 
     @property
@@ -115,17 +115,17 @@ class ScaledInstance:
 
     @cached_property
     def need_time(self) -> list[float]:
-        """Least peak / B of a block with each node; 0 if a buffer replaces it."""
+        """(n,) least peak / B of a block with each node, in the unit of `held_time`; 0 if the buffer is fixed."""
         return [self._byte_time(size) for size in needs_of(self.instance).tolist()]
 
     @cached_property
     def held_time(self) -> list[float]:
-        """The bytes that each node holds / B."""
+        """(n,) held bytes / B of each node [unit]; where memory is a hard limit, fractions of it."""
         return [self._byte_time(size) for size in self.instance.graph.held_bytes.tolist()]
 
     @cached_property
     def shared_time(self) -> list[float]:
-        """The bytes / B of each shared parameter."""
+        """Bytes / B of each shared parameter, in the unit of `held_time`."""
         return [self._byte_time(parameter.bytes) for parameter in self.instance.graph.parameters]
 
     @cached_property
@@ -135,7 +135,7 @@ class ScaledInstance:
 
     @cached_property
     def spare_time(self) -> float:
-        """(M - buffer) / B."""
+        """(M - buffer) / B, in the unit of `held_time`."""
         return self._byte_time(room(self.instance))
 
     def _byte_time(self, size: float) -> float:
@@ -230,13 +230,13 @@ class ScaledKinds(ScaledInstance):
 
     @property
     def leaves_out_overflow(self) -> bool:
-        """Whether blocks can overflow on some kind, but only by times too small for solvers."""
+        """Whether blocks can overflow on some kind, but the model leaves it out; see `ScaledInstance.has_overflow`."""
         return any(alone.leaves_out_overflow for alone in self.of_kinds)
 
     def exceeding(self, t: int, s: int) -> float:
-        r"""Largest excess over the bottleneck of a block meant for kind s when it is priced on kind t.
+        r"""Largest amount by which the cost on kind t of a block on kind s exceeds the bottleneck: U_ts of the model.
 
-        All of it takes :math:`U_t`, every work and every tensor, as a block moves a tensor once. Where nothing takes
+        All nodes and tensors take :math:`U_t`, as a block moves a tensor once. Where nothing takes
         more than :math:`\rho` times as long, that is at most :math:`(1 - 1/\rho)\,U_t` and, of answers that are no
         worse than a known one, :math:`\rho - 1` times its bottleneck. With rates for pairs both move as much.
         """
@@ -253,7 +253,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def _bytes(self) -> float:
-        """Bytes that count as 1 in memory rows: a time on the slowest link, or the largest memory."""
+        """Bytes that count as 1 in memory rows: those that the slowest link moves in a unit, or the largest memory."""
         limits = [kind.memory for kind in self.instance.machines.kinds if math.isfinite(kind.memory)]
         if self.instance.platform.fit:
             return max(limits, default=1.0)

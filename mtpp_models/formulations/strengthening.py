@@ -96,7 +96,7 @@ def ablation(name: str) -> tuple[str, ...]:
 
 
 class Facts(NamedTuple):
-    """Facts about all partitions below the cutoff, for superblocks counted from 1."""
+    """Windows and conflicts that all partitions below the cutoff satisfy, for superblocks counted from 1."""
 
     windows: BlockWindows
     successions: list[tuple[int, int, int]]  # u lies before v, and block b holds at most one of them
@@ -113,9 +113,9 @@ class Facts(NamedTuple):
 
 
 def contract(instance: Instance, cutoff: float, parts: Strengthening, deadline: Deadline) -> Contraction | None:
-    """First step: merge the ends of edges that no partition below the cutoff can cut.
+    """First step: the contraction of the edges that no partition below the cutoff can cut.
 
-    It is None if constraints forbid what is to be merged: then there is no such partition.
+    None if the constraints forbid to merge such nodes: then there is no partition below the cutoff.
     """
     everyone = np.arange(instance.graph.n)
     if not parts.joins:
@@ -130,16 +130,16 @@ def contract(instance: Instance, cutoff: float, parts: Strengthening, deadline: 
 def collect_facts(
     instance: Instance, sizes: Sequence[int], cutoff: float, parts: Strengthening, deadline: Deadline
 ) -> Facts | None:
-    """Second step: windows, and pairs and cliques of nodes that stay apart; None if nothing satisfies them.
+    """Second step: windows, and pairs and cliques of nodes that cannot share a block; None if they are contradictory.
 
     Parameters
     ----------
     instance : Instance
-        Contracted.
+        The contracted instance.
     sizes : sequence of int
-        Blocks of each superblock.
+        Number of blocks in each superblock.
     deadline : Deadline
-        When to stop looking for them, roughly. In a graph of too many nodes for matrices of pairs none are looked for.
+        When to stop, roughly. Graphs with too many nodes for matrices of pairs get neither windows nor conflicts.
     """
     if instance.graph.n > MOST_PAIRED:
         parts = replace(parts, windows=False, conflicts=False)
@@ -159,7 +159,7 @@ def collect_facts(
 
 
 def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Strengthening) -> pyo.ConcreteModel:
-    """Third step: build the model of superblocks with all facts on better partitions."""
+    """Third step: the model of superblocks with the windows, conflicts and cutoff of better partitions."""
     m = exact(data, sizes, windows=facts.windows, stronger=parts.cuts)
     add_conflicts(m, facts.successions, facts.cliques)
     if parts.cutoff:
@@ -172,7 +172,7 @@ def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Stren
 def restrict(
     start: Partition, contraction: Contraction, instance: Instance, case: Case, where: BlockWindows
 ) -> Partition | None:
-    """Map the start to the contracted instance; None if it violates a joined edge or a window."""
+    """The start as a partition of the contracted instance; None if it cuts a contracted edge or violates a window."""
     block = block_ranks(start) - 1
     if (block[contraction.anchor][contraction.group] != block).any():
         return None
@@ -196,7 +196,7 @@ def _anywhere(instance: Instance) -> BlockWindows:
 def _pairs(
     apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int], deadline: Deadline
 ) -> list[tuple[int, int, int]]:
-    """Rows (u, v, b): nodes that superblock b cannot contain together; pairs that others imply are left out."""
+    """Triples (u, v, b) of nodes that superblock b cannot contain together, without those that others imply."""
     pairs = {s: successions(apart[s], reach, deadline).tolist() for s in set(sizes)}
     return [
         (u, v, b) for b, size in enumerate(sizes, 1) for u, v in pairs[size] if where.first[v] <= b <= where.last[u]

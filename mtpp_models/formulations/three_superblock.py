@@ -53,7 +53,8 @@ def bottleneck(
     cut_io : bool
         Whether to keep the tensors.
     weight : sequence of float, optional
-        Of each node, of which superblock 2 has 1 or more; by default its work over L. If all are 0, it is any block.
+        Weight of each node; those in superblock 2 sum to 1 or more. By default work over L. If all are 0, there is no
+        such row.
     """
     if weight is None:
         share = work_bound(data.instance) / data.unit

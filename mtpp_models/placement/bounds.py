@@ -1,4 +1,4 @@
-r"""Bounds on the step of placements: heads and tails, windows, energy and nodes together.
+r"""Lower bounds on the step time of placements: heads and tails, windows, energetic reasoning, and co-location.
 
 **Heads and tails: earliest start of a node and least time after it, on any device and in any order.**
 
@@ -81,13 +81,13 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Earliest starts of nodes and least times after them, rounded down, in the time unit of the work."""
+    """Heads (earliest starts) and tails (least times after the end) of nodes, rounded down, in the unit of the work."""
 
     instance: PlacementInstance
-    work: FloatArray  # (n,) least time of each node
-    head: FloatArray  # (n,) no node starts earlier
-    tail: FloatArray  # (n,) no step ends earlier after the end of a node
-    capacity: float  # work of all devices at a time, in devices as fast as the fastest
+    work: FloatArray  # (n,) time of each node on the fastest device
+    head: FloatArray  # (n,) lower bound on the start of each node
+    tail: FloatArray  # (n,) lower bound on the time from the end of each node to the end of the step
+    capacity: float  # sum of the speeds of all devices over that of the fastest
 
     @property
     def witness(self) -> dict[str, list[float]]:
@@ -96,16 +96,17 @@ class Heads:
 
 
 def heads_bound(heads: Heads) -> Bound:
-    """The longest time that a node takes together with what is before and after it."""
+    """The bound by heads and tails: the largest sum of head, time and tail of a node."""
     through = heads.head + heads.work + heads.tail
     v = int(through.argmax())
     return Bound(float(through[v]) * (1 - ROUNDING), HEADS, False, {**heads.witness, "nodes": [v]})
 
 
 def heads_of(instance: PlacementInstance) -> Heads:
-    """Heads and tails of all nodes; memory is two numbers for each pair of nodes (see `MOST_NODES`).
+    """Heads and tails of all nodes; it takes memory for two numbers per pair of nodes (see `MOST_NODES`).
 
-    Works count at the fastest device, transfers over the fastest link, and all devices as much as their speeds.
+    Nodes take their time on the fastest device, transfers that over the fastest link, and the capacity is the sum of
+    the devices' speeds.
     """
     n, passes = instance.graph.n, Passes.of(instance)
     head, tail, device = np.zeros(n), np.zeros(n), own_devices(instance)
@@ -116,39 +117,39 @@ def heads_of(instance: PlacementInstance) -> Heads:
 
 
 def own_devices(instance: PlacementInstance) -> IntArray:
-    """(n,) a number for each node, which need not share a device with another one; where there is one device, 0."""
+    """(n,) initial device groups, each node in its own; with a single device, all in group 0."""
     return np.arange(instance.graph.n) if instance.devices > 1 else np.zeros(instance.graph.n, dtype=np.int64)
 
 
 class Way(NamedTuple):
-    """A direction of time: edges as they are, or reversed."""
+    """The graph in one direction of time: edges as they are, or reversed."""
 
-    order: IntArray  # (n,) nodes in their order
-    start: IntArray  # (n + 1,) the nodes before v are ``before[start[v]:start[v + 1]]``
+    order: IntArray  # (n,) nodes in a topological order of that direction
+    start: IntArray  # (n + 1,) the direct predecessors of v are ``before[start[v]:start[v + 1]]``
     before: IntArray
-    time: FloatArray  # so much later v has what it reads from each of them, if on another device
-    lost: float  # the rest that the last node before v on its device need not take
+    time: FloatArray  # for each predecessor, least transfer time to v from another device
+    lost: float  # the device's rest that does not count behind the last node before v
     between: FloatArray = np.zeros((0, 0))  # (n, n) P, by v and u
     apart: FloatArray = np.zeros((0, 0))  # (n, n) L, by v and u
 
     def with_tables(self) -> Way:
-        """Add tables for P and L."""
+        """A copy with new tables for P and L."""
         n = len(self.order)
         return self._replace(between=np.full((n, n), -np.inf), apart=np.full((n, n), -np.inf))
 
 
 class Passes(NamedTuple):
-    """Data for passes over the nodes, in both directions."""
+    """Data for passes over the nodes that raise heads (forward) and tails (backward)."""
 
-    work: FloatArray  # (n,) least time of each node
-    rest: FloatArray  # (n,) how long a device rests after it
-    capacity: float
+    work: FloatArray  # (n,) time of each node on the fastest device
+    rest: FloatArray  # (n,) time that a device rests after each node
+    capacity: float  # sum of the speeds of all devices over that of the fastest
     forward: Way
     backward: Way
 
     @classmethod
     def of(cls, instance: PlacementInstance) -> Passes:
-        """Passes of a question."""
+        """The data of a question."""
         n, gap, order = instance.graph.n, float(instance.node_gap), instance.graph.topological_order
         edges, time = _edges(instance)
         ways = []
@@ -174,10 +175,11 @@ def _edges(instance: PlacementInstance) -> tuple[IntArray, FloatArray]:
 
 @compiled
 def pass_over(passes: Passes, way: Way, head: FloatArray, tail: FloatArray, device: IntArray, horizon: float) -> int:
-    """Raise heads along one direction, where nodes with equal `device` are on one device, and a step takes `horizon`.
+    """Raise heads along one direction; merge the groups of nodes that must share a device in steps up to `horizon`.
 
-    `tail` is what heads are in the other direction. Nodes that would take longer than the horizon on two devices get
-    equal numbers. Returns how many did, or -1 if no step is that short.
+    `tail` are the heads of the other direction. `device`, (n,), holds the group of each node; all nodes of a group are
+    on one device. Groups of two nodes that would take longer than `horizon` on different devices are merged. Returns
+    the number of merges, or -1 if no step is that short.
     """
     work, rest, between, apart = passes.work, passes.rest, way.between, way.apart
     latest, joined = np.empty(len(work)), 0
@@ -218,10 +220,10 @@ def pass_over(passes: Passes, way: Way, head: FloatArray, tail: FloatArray, devi
 
 @compiled
 def _split(ancestors: IntArray, head: FloatArray, takes: FloatArray, latest: FloatArray, correction: float) -> float:
-    """The least that v has to wait for, over all prefixes of its ancestors by falling `latest` on its device.
+    """Earliest start of v: the least over all choices of the ancestors on its device, prefixes by falling `latest`.
 
-    The larger the prefix, the later is one machine through with it, and the less is left: so the best is found by
-    halving. `ancestors` are sorted by their heads.
+    The larger the prefix, the later a single machine finishes it, and the earlier the others arrive: so bisection gives
+    the best. `ancestors` are sorted by their heads.
     """
     count = len(ancestors)
     falling = np.sort(latest[ancestors])[::-1]
@@ -248,7 +250,7 @@ WINDOWS = "windows"
 
 
 def window_bound(heads: Heads) -> Bound:
-    """The best window over all heads and tails."""
+    """The bound by windows: the largest over all heads a and tails b."""
     instance = heads.instance
     slowest = float(instance.speeds.min() / instance.speeds.max())
     rest = np.where(heads.work > 0, float(instance.node_gap) * slowest, 0.0)
@@ -265,7 +267,7 @@ def window_bound(heads: Heads) -> Bound:
 def _best_window(
     head: FloatArray, tail: FloatArray, takes: FloatArray, lost: float, capacity: float
 ) -> tuple[float, float, float]:
-    """The bound of the best window, its a and its b."""
+    """The largest bound of a window [time unit], with its head a and its tail b."""
     n = len(head)
     late, long = np.argsort(-head), np.argsort(-tail)
     place = np.empty(n, dtype=np.int64)
@@ -293,16 +295,16 @@ _ENERGETIC_HALVINGS = 20
 
 
 def energetic_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadline) -> Bound:
-    """The largest time that is found to be refuted.
+    """The energetic bound: the largest step time that bisection refutes by an interval.
 
     Parameters
     ----------
     least : Bound
-        What is proved; returned where no interval refutes more, where devices differ or nodes are many.
+        A bound proved before; returned where no interval refutes more, where devices differ or nodes are many.
     ceiling : float
-        Step time of a placement; no more can be refuted.
+        Step time of a placement; larger times cannot be refuted.
     deadline : Deadline
-        Halving ends there.
+        When bisection ends.
     """
     low, high, best = least.value, ceiling, least
     for _ in range(_ENERGETIC_HALVINGS):
@@ -320,9 +322,9 @@ def energetic_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadli
 
 
 def energetic_excess(heads: Heads, time: float) -> tuple[float, float, float]:
-    """Largest excess of the nodes' work in an interval over the devices' capacity, and the interval; 0 if none.
+    """Largest excess of the nodes' work in an interval over the devices' capacity, begin and end; 0 if there is none.
 
-    None is sought where devices differ or nodes are many.
+    Always 0 where devices differ or nodes are many. `time` is the step time assumed.
     """
     if len(heads.work) > _ENERGETIC_NODES or heads.capacity < heads.instance.devices:
         return 0.0, 0.0, 0.0
@@ -333,7 +335,7 @@ def energetic_excess(heads: Heads, time: float) -> tuple[float, float, float]:
 def _most_excess(
     head: FloatArray, tail: FloatArray, work: FloatArray, time: float, capacity: float
 ) -> tuple[float, float, float]:
-    """Largest excess of the nodes' work in an interval over the devices' capacity, and the interval."""
+    """Largest excess of the nodes' work in an interval over the devices' capacity, with its begin and end."""
     begins = np.unique(np.concatenate((head, time - tail - work)))
     ends = np.unique(np.concatenate((time - tail, head + work)))
     best = (0.0, 0.0, 0.0)
@@ -363,18 +365,18 @@ _MOST_PASSES = 30
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """Facts about every placement whose step takes at most `horizon`."""
+    """Properties of all placements whose step takes at most `horizon`."""
 
     horizon: float
-    heads: Heads  # as early as nodes can start then
-    device: IntArray  # (n,) nodes with equal numbers are on one device
-    apart: NDArray[np.bool_]  # (n, n) whether nodes are known to be on different devices
-    passes: Passes  # with P and L
-    refuted: bool  # whether there is none
-    interval: list[float] | None  # the one that is too full, if that refutes it
+    heads: Heads  # heads and tails in such placements
+    device: IntArray  # (n,) group of each node; all nodes of a group are on one device
+    apart: NDArray[np.bool_]  # (n, n) whether two nodes must be on different devices
+    passes: Passes  # with tables for P and L
+    refuted: bool  # whether there is no such placement
+    interval: list[float] | None  # begin and end of an interval with too much work, if that refutes them
 
     def copied(self) -> Shared:
-        """Copy all arrays that may change."""
+        """A copy with copies of all arrays that may change."""
         ways = [
             way._replace(between=way.between.copy(), apart=way.apart.copy())
             for way in (self.passes.forward, self.passes.backward)
@@ -389,7 +391,7 @@ class Shared:
 
 
 def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadline) -> Bound:
-    """The largest time that is refuted; parameters as for `energetic_bound`."""
+    """The bound by co-location: the largest step time that bisection refutes; parameters as for `energetic_bound`."""
     low, high, best = least.value, ceiling, least
     if len(heads.work) > _COLOCATION_NODES:
         return best
@@ -408,7 +410,7 @@ def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadl
 
 
 def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
-    """Find nodes that share a device in any step of at most `horizon`, until the deadline."""
+    """Nodes that share a device in all steps of at most `horizon`, and further properties, as far as time allows."""
     n, passes = heads.instance.graph.n, Passes.of(heads.instance)
     sharing = Shared(
         horizon=horizon,
@@ -442,7 +444,7 @@ def share_more(sharing: Shared, deadline: Deadline) -> Shared:
 
 
 def _is_too_full(heads: Heads, device: IntArray, limit: float) -> bool:
-    """Whether nodes of one device or a window take longer than the limit."""
+    """Whether the nodes of one device, or those of a window, take longer than the limit."""
     gap = float(heads.instance.node_gap)
     rest = np.where(heads.work > 0, gap, 0.0)
     longest = _longest(heads.head, heads.tail, heads.work + rest, device) - gap
@@ -451,7 +453,7 @@ def _is_too_full(heads: Heads, device: IntArray, limit: float) -> bool:
 
 @compiled
 def _longest(head: FloatArray, tail: FloatArray, takes: FloatArray, device: IntArray) -> float:
-    """The largest sum, over nodes of one device, of their times with the least head and the least tail among them."""
+    """Largest sum, over sets of nodes on one device, of their times, least head and least tail (Jackson's bound)."""
     late, best = np.argsort(-head), 0.0
     for v in range(len(head)):
         total = 0.0

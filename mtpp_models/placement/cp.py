@@ -46,7 +46,10 @@ from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotA
 
 
 def probe_sharing(sharing: Shared, deadline: Deadline) -> Shared:
-    """Probe pairs of nodes, together and apart, while there is time; return all facts found."""
+    """Copy of `sharing` with the results of probing: pairs of nodes are assumed to share a device, and not to.
+
+    If one assumption is refuted, the other holds. Probing ends at the deadline, or once no pair yields more.
+    """
     sharing, changed = _settled(sharing, deadline), True
     while changed and not sharing.refuted:
         changed = False
@@ -62,19 +65,19 @@ def probe_sharing(sharing: Shared, deadline: Deadline) -> Shared:
 
 
 def _together(sharing: Shared, u: int, v: int) -> Shared:
-    """Assume that u and v share a device."""
+    """Copy of `sharing` under the assumption that u and v share a device."""
     return replace(sharing, device=np.where(sharing.device == sharing.device[u], sharing.device[v], sharing.device))
 
 
 def _apart(sharing: Shared, u: int, v: int) -> Shared:
-    """Assume that u and v do not share a device."""
+    """Copy of `sharing` under the assumption that u and v do not share a device."""
     sharing = sharing.copied()
     sharing.apart[u, v] = sharing.apart[v, u] = True
     return sharing
 
 
 def _settled(sharing: Shared, deadline: Deadline) -> Shared:
-    """Derive all consequences."""
+    """Copy of `sharing` with all consequences of its properties, or marked `refuted`."""
     sharing = share_more(sharing, deadline)
     while not sharing.refuted and not deadline.passed:
         heads, before = sharing.heads, sharing.heads.head.sum() + sharing.heads.tail.sum()
@@ -94,9 +97,9 @@ def _settled(sharing: Shared, deadline: Deadline) -> Shared:
 
 @compiled
 def _keep_apart(device: IntArray, is_apart: NDArray[np.bool_], between: FloatArray, apart: FloatArray) -> bool:
-    """Keep all nodes of two devices apart if one pair of them is, and raise the time between them.
+    """Extend pairs on different devices to their whole groups, and raise the least times between them.
 
-    False if two nodes that are apart share a device.
+    Returns False if two such nodes are in one group, a contradiction.
     """
     for u in range(len(device)):
         for v in range(u):
@@ -118,7 +121,7 @@ def _keep_apart(device: IntArray, is_apart: NDArray[np.bool_], between: FloatArr
 def _keep_order(
     head: FloatArray, tail: FloatArray, work: FloatArray, rest: FloatArray, device: IntArray, limit: float
 ) -> bool:
-    """Raise heads and tails by orders that are the only ones; return whether every pair on one device has an order."""
+    """Raise heads and tails by forced orders of nodes on one device; return False if a pair fits in neither order."""
     for u in range(len(head)):
         for v in range(len(head)):
             if u == v or device[u] != device[v]:
@@ -163,7 +166,7 @@ def cp_version() -> str:
 
 
 def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementInstance, Placement]:
-    """A bound and the better of `start` and what CP-SAT finds.
+    """A lower bound by CP-SAT, and the better of `start` and the placement by CP-SAT.
 
     Raises
     ------
@@ -198,17 +201,17 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
 
 
 class _Incumbent(NamedTuple):
-    """Placement and bound of a question before CP-SAT runs."""
+    """The best placement and lower bound so far."""
 
     best: OrderedPlacement
-    low: float  # no step takes less
-    optimal: bool  # whether CP-SAT has nothing to add
+    low: float  # lower bound on the step time
+    optimal: bool  # whether CP-SAT has proved optimality
 
 
 def _solve(incumbent: _Incumbent, heads: Heads, time: float, controls: Controls) -> _Incumbent:
-    """Ask for the best step of at most `time`; an answer that there is none raises the bound.
+    """Run CP-SAT for placements with a step of at most `time`; return the updated placement and bound.
 
-    The shorter the time, the more nodes share a device.
+    If there are none, `time` is a bound. The shorter the time, the more nodes must share a device.
     """
     best, instance = incumbent.best, incumbent.best.instance
     data = ScaledPlacement(best, share_devices(heads, time, controls.deadline))
@@ -303,7 +306,7 @@ def _question(
 
 
 def _placement(data: ScaledPlacement, question: dict[str, Any], reply: dict[str, Any]) -> OrderedPlacement:
-    """Placement in an answer of the process; its times are divided by the horizon."""
+    """The placement in an answer of the process."""
     whole = float(question["horizon"])
     starts = {v: time / whole for v, time in enumerate(reply["start"])}
     sent = {transfer: time / whole for transfer, time in zip(data.transfers, reply["sent"], strict=True)}
@@ -311,7 +314,7 @@ def _placement(data: ScaledPlacement, question: dict[str, Any], reply: dict[str,
 
 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """Answer of the process; at Ctrl-C and at the end of the time it is the best so far."""
+    """Answer of the process that runs CP-SAT; at Ctrl-C and at the deadline it is the best so far."""
     process = ask_module(
         "mtpp_models.placement.cp_process",
         json.dumps(question),

@@ -37,7 +37,7 @@ class _Steps:
         model.minimize(self.makespan)
 
     def _after(self, v: int) -> Any:
-        """End of a node [time unit]."""
+        """Linear expression for the end of node v."""
         times = self.question["nodes"][v]["time"]
         return self.start[v] + sum(time * on for time, on in zip(times, self.on[v], strict=True))
 
@@ -107,7 +107,7 @@ class _Steps:
 
 
 def answer(question: _Question) -> _Question:
-    """The bound with the devices and times of a placement, if found; or the refused CP-SAT parameter."""
+    """Status, bound, and devices and times of the best placement, if any; or the CP-SAT parameter that is refused."""
     from ortools.sat.python import cp_model
 
     solver, log = cp_model.CpSolver(), list[str]()

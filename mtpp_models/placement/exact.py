@@ -317,7 +317,7 @@ _PROBING = 0.3
 
 
 def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[PlacementInstance, Placement]:
-    """A bound, and the better of `start` and the solver's placement; feasible ones come first.
+    """A lower bound, and the better of `start` and the solver's placement; a feasible one is better than any other.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Every bound and model of placements under the name that the command line and certificates use."""
+"""All bounds and models of placements by name, as used on the command line and in certificates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PlacementModel:
 
 
 def _without_solver(last: str) -> Callable[[OrderedPlacement, Controls], BoundedPlacement]:
-    """A model that takes the best of the bounds without a solver, up to `last`."""
+    """A method that proves the largest of the bounds without a solver, up to the one called `last`."""
 
     def prove(start: OrderedPlacement, controls: Controls) -> BoundedPlacement:
         watch, instance = Stopwatch(), start.instance
@@ -96,14 +96,14 @@ def bound_placement(
     Parameters
     ----------
     start : Placement
-        The best that is known.
+        The best placement known.
     model : str
         A name of `PLACEMENT_MODELS`; those that need no solver include the ones before them.
 
     Returns
     -------
     Result
-        With the better of the start and what was found. Ctrl-C returns what is proved so far.
+        The bound, with the better of the start and the model's placement. Ctrl-C returns what is proved so far.
 
     Raises
     ------

@@ -21,11 +21,11 @@ _DIGITS = 6
 
 
 class Transfer(NamedTuple):
-    """A tensor on its way to a device, or with `broadcast` to all that read it."""
+    """A possible transfer of a tensor to a device or, with `broadcast`, to the devices of all its readers."""
 
     tensor: int
-    targets: tuple[int, ...]  # devices that it may serve
-    readers: tuple[int, ...]  # nodes that it may be for
+    targets: tuple[int, ...]  # devices to which it may go
+    readers: tuple[int, ...]  # nodes that may read it there
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +33,11 @@ class ScaledPlacement:
     """Data for models of placements with an order; times are multiples of `unit`, the step time of `start`."""
 
     start: OrderedPlacement
-    shared: Shared  # facts about all placements no worse than the start
+    shared: Shared  # properties of all placements no worse than the start
 
     @property
     def heads(self) -> Heads:
-        """Heads and tails of what is no worse than the start."""
+        """Heads and tails in placements no worse than the start."""
         return self.shared.heads
 
     @property
@@ -57,7 +57,7 @@ class ScaledPlacement:
 
     @property
     def devices(self) -> range:
-        """The devices; of equal ones no more than nodes, as the others stay idle."""
+        """The devices; equal devices beyond the number of nodes are left out, as they stay idle."""
         k = self.instance.devices
         return range(min(k, self.instance.graph.n) if self.instance.is_symmetric else k)
 
@@ -76,7 +76,7 @@ class ScaledPlacement:
 
     @cached_property
     def transfers(self) -> list[Transfer]:
-        """List all transfers that can occur."""
+        """All transfers that can occur, each to a certain device (with `broadcast`, to any devices)."""
         if len(self.devices) == 1:
             return []
         groups = [tuple(self.devices)] if self.instance.broadcast else [(d,) for d in self.devices]
@@ -86,9 +86,9 @@ class ScaledPlacement:
 
     @cached_property
     def deliveries(self) -> list[Transfer]:
-        """All that there may be, where a transfer is for the device of a node instead of one of some devices.
+        """All transfers that can occur, each to the device of a certain reader (with `broadcast`, of any readers).
 
-        Nodes that share a device anyway need one, and nodes on the device of the producer none.
+        Readers that must share a device need one, and readers that must share it with the producer none.
         """
         transfers, devices = list[Transfer](), tuple(self.devices)
         for t, readers in enumerate(self.readers):
@@ -99,12 +99,12 @@ class ScaledPlacement:
         return transfers
 
     def through(self, v: int) -> float:
-        """Least time of node v and all that is left after it."""
+        """Least time from the start of node v to the end of the step."""
         return self.least(v) + self.tail(v)
 
     @cached_property
     def anchor(self) -> list[int]:
-        """First node of those that must share a device with each node."""
+        """For each node, the first of the nodes that must share a device with it."""
         first = dict(zip(self.shared.device[::-1].tolist(), reversed(self.nodes), strict=True))
         return [first[d] for d in self.shared.device.tolist()]
 
@@ -137,7 +137,7 @@ class ScaledPlacement:
 
     @cached_property
     def windows(self) -> list[tuple[float, float]]:
-        """Best window for each head a, as (a, b) with its tail b, in multiples of the unit."""
+        """For each head a, the pair (a, b) with the tail b of the best window bound [unit]."""
         best: dict[float, tuple[float, float]] = {}
         head, tail, least = (x / self.unit for x in (self.heads.head, self.heads.tail, self.heads.work))
         for a in np.unique(head).tolist():
@@ -148,7 +148,7 @@ class ScaledPlacement:
 
     @cached_property
     def together(self) -> list[tuple[int, int]]:
-        """Pairs of nodes that must share a device; by way of them all that must are linked."""
+        """Pairs of nodes that must share a device: for each such set of nodes, its first node and each other one."""
         _, first = np.unique(self.shared.device, return_index=True)
         anchor = {int(self.shared.device[u]): int(u) for u in first}
         pairs = ((anchor[int(d)], v) for v, d in enumerate(self.shared.device))
@@ -163,9 +163,9 @@ class ScaledPlacement:
 
     @cached_property
     def rank(self) -> list[int]:
-        """Nodes by falling work of all that share their device.
+        """Nodes by falling total work of the nodes that must share their device.
 
-        Where devices are equal, they can be numbered such that node i of these is on one of the first i + 1.
+        Equal devices can be numbered such that the node at index i of this list is on one of the first i + 1.
         """
         total = np.bincount(self.shared.device, self.heads.work, len(self.nodes))[self.shared.device]
         return np.lexsort((np.arange(len(total)), self.shared.device, -total)).tolist()
@@ -181,20 +181,20 @@ class ScaledPlacement:
         return [names[d] for d in place]
 
     def slack_on_device(self, u: int, v: int) -> float:
-        """Slack of the step if u runs before v on one device; negative if that takes too long."""
+        """Slack of the step time 1 if u runs before v on one device [unit]; negative if that takes too long."""
         return 1 + _ROUNDING - self.head(u) - self.least(u) - self.rest(u) - self.least(v) - self.tail(v)
 
     def slack_on_bus(self, b: Transfer, c: Transfer) -> float:
-        """Slack if transfer b moves before c on one bus; negative if that takes too long."""
+        """Slack of the step time 1 if transfer b comes before c on one bus [unit]; negative if that takes too long."""
         moving = min(self._times(b)) + self.bus_rest + min(self._times(c))
         return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
 
     def is_settled(self, b: Transfer, c: Transfer) -> bool:
-        """Whether one of two transfers has always arrived before the tensor of the other is complete."""
+        """Whether the order of two transfers is given: one always ends before the tensor of the other is complete."""
         return self.bus_rest == 0 and (self._arrives_before(b, c) or self._arrives_before(c, b))
 
     def _arrives_before(self, b: Transfer, c: Transfer) -> bool:
-        """Whether all readers of transfer b come before the producer of transfer c, or are it."""
+        """Whether each reader of transfer b is the producer of the tensor of transfer c, or comes before it."""
         u = self.producer[c.tensor]
         return all(v == u or self.is_before[v, u] for v in b.readers)
 
@@ -250,10 +250,10 @@ class ScaledPlacement:
     def placement(
         self, device: Mapping[int, int], starts: Mapping[int, float], sent: Mapping[Transfer, float]
     ) -> OrderedPlacement:
-        """Read devices and sequences off times that may be rounded, and that ties leave open.
+        """The placement with sequences by these start times, which may be rounded or tied.
 
-        Of all nodes and transfers that need nothing more, the one with the least time comes next, among equals the one
-        that takes less.
+        Of all nodes and transfers whose inputs are complete, the one with the earliest start comes next; among equal
+        starts the shorter one.
         """
         places, producer = [device[v] for v in self.nodes], self.producer
         when = {v: (round(starts[v], _DIGITS), self.work(v, places[v])) for v in self.nodes}
@@ -280,7 +280,7 @@ class ScaledPlacement:
 
 
 def _by_time(needs: Mapping[object, list[object]], time: Mapping[object, tuple[float, float]]) -> list[object]:
-    """A possible order, by time where that is one."""
+    """An order that respects `needs`, in which of all items that are ready the one with the least time comes next."""
     missing, order = {what: set(of) for what, of in needs.items()}, list[object]()
     while missing:
         ready: Iterable[object] = (what for what, of in missing.items() if not of)

@@ -1,4 +1,4 @@
-r"""A bound on plans in a grid whose servers have slow links: *apart-grid*, for stages in turns or not.
+r"""*apart-grid*: bound on plans with degrees of parallelism on servers with slow links, interleaved stages or not.
 
 A group is local if all its pipelines lie in one server. A plan is one of these:
 
@@ -28,14 +28,14 @@ from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.program import Setting, even_work, settings_of
 from instances.planning.grid.recomputation import GridArrays
 
-#: Bound of all plans of a question below a time, by a deadline.
+#: Takes a question, a time and a deadline; returns a lower bound on all plans of the question, at most that time.
 Proof = Callable[[GridInstance, float, Deadline], float]
 
 
 def apart_bound(question: GridInstance, ceiling: float, deadline: Deadline, one_server: Proof) -> float | None:
-    """Lower bound on the time of plans, at most `ceiling` [s]; None if it gains nothing.
+    """Lower bound on the time of plans, at most `ceiling` [s]; None if it is no larger than the even share of work.
 
-    `one_server` bounds all plans of a question on one server.
+    `one_server` gives a bound for a question with a single server.
     """
     if question.servers.count == 1:
         return None

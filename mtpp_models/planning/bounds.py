@@ -1,4 +1,4 @@
-r"""Bounds on the time of plans: on shared network cards, and the guarantees of the paper.
+r"""Lower bounds on the time of plans on servers with shared network cards, and the guarantees of the paper.
 
 **Z-DP on servers with shared network cards, for all plans on all devices, one stage a device.**
 
@@ -64,11 +64,11 @@ from instances.planning.problem import TrainingArrays
 class ServerSpeeds(NamedTuple):
     """Speeds that no choice of devices exceeds; sizes are numbers of devices [bytes/s]."""
 
-    packed: FloatArray  # (V + 1,): slowest link within a group of one server that adds up gradients
-    spread: FloatArray  # (V + 1,): the same of several servers, or what their cards let through
-    inside: FloatArray  # (V + 1,): slowest link between groups of one server, by both sizes together
-    outside: FloatArray  # (V + 1,): the same between other groups
-    load: FloatArray  # (V + 1, V + 1): least seconds a byte that a transfer to other servers loads a card [s/byte]
+    packed: FloatArray  # (V + 1,): best slowest link of an AllReduce within one server, by number of devices
+    spread: FloatArray  # (V + 1,): the same over several servers, at most the rate of a card
+    inside: FloatArray  # (V + 1,): best slowest link between two stages in one server, by sum of their devices
+    outside: FloatArray  # (V + 1,): the same between stages in several servers
+    load: FloatArray  # (V + 1, V + 1): see `least_loads` [s/byte]
     largest: int  # devices of the largest server
     card: float  # fastest card
     half: bool  # whether a card shares its rate between both directions
@@ -96,9 +96,9 @@ class ServerSpeeds(NamedTuple):
 
 
 def least_z_on_servers(instance: TrainingInstance, ceiling: float, *, split: bool) -> float:
-    """Least value pair over all plans on all devices of the servers, or `ceiling` if that is less [s].
+    """Lower bound on the time of all plans on all devices: the larger value of the least pair, at most `ceiling` [s].
 
-    Stages fit into memory with one microbatch in flight. With `split`, the gradients of weights may come later.
+    Stages fit into memory with one microbatch in flight. With `split`, the gradients of weights may be computed later.
     """
     first = instance.input_sums if split else instance.arrays.backward
     arrays = instance.arrays
@@ -109,9 +109,10 @@ def least_z_on_servers(instance: TrainingInstance, ceiling: float, *, split: boo
 
 @compiled
 def least_loads(servers: IntArray, ports: Ports) -> FloatArray:
-    """(V + 1, V + 1) for q senders and r receivers that are not all in one server, the least of the largest load.
+    """(V + 1, V + 1) least load of the busiest card by a transfer from q to r replicas in several servers [s/byte].
 
-    A program over servers: of the first ones the numbers of senders and of receivers that they hold.
+    The least over all divisions of the replicas among servers, by a dynamic program over (first servers, numbers of
+    senders and receivers in them).
     """
     V = servers.sum()
     least = np.full((V + 1, V + 1), np.inf)
@@ -144,7 +145,10 @@ def least_loads(servers: IntArray, ports: Ports) -> FloatArray:
 def _least(
     arrays: TrainingArrays, first_part: FloatArray, speeds: ServerSpeeds, ceiling: float, fewest_kept: int
 ) -> float:
-    """The program from the last layer on; a state is a layer, devices left, and replicas and run of the first stage."""
+    """Lower bound on the time of plans, at most `ceiling` [s], by a dynamic program from the last layer to the first.
+
+    A state is a layer, the devices left, and the replicas and the run of the first stage.
+    """
     forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
     L, V, g = forward.shape[1] - 1, len(speeds.packed) - 1, speeds.largest
     U = 2 * g + 1
@@ -217,7 +221,7 @@ def _follow(
     begins: tuple[FloatArray, FloatArray, IntArray, FloatArray],
     follows: tuple[FloatArray, FloatArray, IntArray, FloatArray],
 ) -> None:
-    """Put the transfer from a stage of q devices before what begins with the layer."""
+    """Fill `follows` for a layer: the pairs of `begins`, preceded by the transfer from a stage of q devices."""
     z1, z2, count, stay = begins
     next1, next2, next_count, next_least = follows
     V, g, M = len(speeds.packed) - 1, speeds.largest, arrays.microbatches
@@ -257,9 +261,10 @@ def _follow(
 
 @compiled
 def _crossing_part(q: int, u: int, r: int, v: int, g: int, half: bool) -> float:
-    """Least part of the bytes between q and r replicas, not all in one server, that pass some card; infinite if none.
+    """Least fraction of the bytes between q and r replicas in several servers that pass some card.
 
-    Runs are numbered as in `_least`, g being the devices of the largest server.
+    Infinite if no placement on servers allows it. `u` and `v` are the runs of the two stages, numbered as in `_least`;
+    g is the number of devices of the largest server.
     """
     x, y, none = u - g - 1, v - g - 1, g
     if x < 0 and y < 0:
@@ -286,7 +291,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Guarantee:
-    """An inequality: `left` is at most `right`."""
+    """An inequality of the paper: `left` is at most `right`."""
 
     name: str
     statement: str
@@ -295,12 +300,12 @@ class Guarantee:
 
     @property
     def slack(self) -> float:
-        """Right over left, less 1; infinite if the left side is 0."""
+        """Right side over left side, minus 1; infinite if the left side is 0."""
         return self.right / self.left - 1 if self.left > 0 else math.inf
 
     @property
     def holds(self) -> bool:
-        """Whether it is true, up to rounding."""
+        """Whether the inequality holds, up to rounding."""
         return self.left <= self.right * (1 + _ROUNDING)
 
     def __str__(self) -> str:
@@ -311,17 +316,17 @@ class Guarantee:
 def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceiling: float = math.inf) -> Bound:
     """Lower bound on the time of any plan with one stage a device, on any devices and in any schedule.
 
-    Z-DP with links between any groups of devices as fast as they can be. The backward pass of a stage is one piece, and
-    transfers over different links do not slow each other down. Not covered are devices with several stages, as in
-    interleaved schedules, backward passes that are split, and, as what replicas do alike they do at once, servers that
-    run pipelines of their own (HetPipe).
+    Z-DP with the fastest links between any groups of devices. The backward pass of a stage is one piece, and transfers
+    over different links do not slow each other down. Not covered are devices with several stages, as in interleaved
+    schedules, split backward passes, and servers that run pipelines of their own (HetPipe), as replicas are assumed to
+    work at the same time.
 
     Parameters
     ----------
     allow_idle : bool
         Whether plans that leave devices idle count.
     ceiling : float
-        The bound is at most that; a known time makes it faster [s].
+        Upper limit of the bound; the time of a known plan saves work [s].
 
     Raises
     ------
@@ -335,7 +340,7 @@ def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceil
 
 
 def lemma_1(schedule: Timeline) -> Guarantee:
-    """PE takes at most M + 4 S - 4 cycles and the longest AllReduce, for a schedule by PE."""
+    """Lemma 1 for a schedule by PE: it takes at most M + 4 S - 4 cycles and the longest AllReduce."""
     plan = schedule.plan
     cycles = plan.instance.microbatches + 4 * plan.n_stages - 4
     limit = cycles * plan.cycle_time + float(plan.allreduce_time.max())
@@ -343,23 +348,23 @@ def lemma_1(schedule: Timeline) -> Guarantee:
 
 
 def lemma_2(instance: TrainingInstance, workload: float) -> Guarantee:
-    """The least W of PRM, over all numbers of stages, is at most 1 + Φ times that of any plan on all devices.
+    """Lemma 2: the least W of PRM, over all numbers of stages, is at most 1 + Φ times that of any plan on all devices.
 
-    Every plan has W of at least M Γ, the work of a device.
+    The W of every plan is at least M Γ, the work of a device.
 
     Raises
     ------
     InputError
-        If replicas do not share the work evenly, which the lemma takes for granted.
+        If replicas do not share the work evenly, which the lemma assumes.
     """
     least = instance.microbatches * _work(instance)
     return Guarantee("Lemma 2", "W_PRM ≤ (1 + Φ) W*, W* ≥ M Γ", workload, (1 + link_factor(instance)) * least)
 
 
 def theorem_1(instance: TrainingInstance, time: float, bound: float) -> Guarantee:
-    """SPP takes at most (2 + (4 V - 4) / M) (1 + Φ) times as long as any plan on all devices.
+    """Theorem 1: SPP takes at most (2 + (4 V - 4) / M) (1 + Φ) times as long as any plan on all devices.
 
-    The time is that of SPP, and no plan on all devices goes below the bound, both in seconds.
+    `time` is that of SPP's plan, `bound` a lower bound on all plans on all devices, both in seconds.
 
     Raises
     ------
@@ -373,7 +378,7 @@ def theorem_1(instance: TrainingInstance, time: float, bound: float) -> Guarante
 
 
 def link_factor(instance: TrainingInstance) -> float:
-    """Factor Φ of the guarantees, by how much links differ: 0 if they are all equal, infinite where one is missing."""
+    """Factor Φ of the guarantees, by how much links differ: 0 if all are equal, infinite if a link is missing."""
     chain, links = instance.chain, instance.cluster.links
     gamma = _work(instance)
     if not links.size or links.min() == links.max():

@@ -1,6 +1,4 @@
-r"""Bounds on plans with degrees of parallelism.
-
-**Bounds on plans in a grid: all that run one stage a group, and those with several in turns.**
+r"""Lower bounds on the time of plans with degrees of parallelism, with one stage for each group of devices or several.
 
 **A bound for plans whose devices run several stages in turns, in Megatron-LM's order.**
 
@@ -70,7 +68,7 @@ from mtpp_models.planning.apart import apart_bound
 
 
 def relaxations(question: GridInstance) -> list[GridInstance]:
-    """Questions of equal layers between the ends whose plans all take no longer, other ones than each other."""
+    """Distinct relaxations of a question in which all layers between the first and the last are equal."""
     chains = question.chains
     choices = dict.fromkeys(tuple(_heaviest(chain, weight) for chain in chains) for weight in (_parameters, _time))
     return [replace(question, chains=tuple(map(_equal_between_ends, chains, layers))) for layers in choices]
@@ -92,9 +90,10 @@ def _heaviest(chain: ConfiguredChain, weight: Callable[[ConfiguredLayer], float]
 
 
 def _equal_between_ends(chain: ConfiguredChain, layers: Sequence[int]) -> ConfiguredChain:
-    """Chain of the ends and, between them, these layers with the least numbers of any, in all ways to run one.
+    """The chain with the inner layers of these indices made equal, each with the least costs of any of them.
 
-    What is sent is that of any layer between the ends.
+    Other inner layers are left out. Each equal layer has all ways to run one of them, and sends as little as any inner
+    layer.
     """
     first, *between, last = chain.layers
     if len({layer.kind for layer in between}) == 1:
@@ -121,9 +120,9 @@ _STEPS, _PRICES = 24, 8
 
 
 def turns_bound(question: GridInstance, high: float, deadline: Deadline) -> float | None:
-    """Time that no plan in turns is below, at most `high` [s]; None of less than four layers.
+    """Lower bound on the time of interleaved plans (stages in turns), at most `high` [s], by bisection.
 
-    Of the times that were shown to be impossible by the deadline it is the largest; None if that is none.
+    None for fewer than four layers, or if no time was refuted by the deadline.
     """
     if question.layers < 4:
         return None
@@ -152,7 +151,7 @@ def turns_bound(question: GridInstance, high: float, deadline: Deadline) -> floa
 
 
 def _hold(relaxed: list[_Room], ceiling: float, deadline: Deadline) -> bool:
-    """Whether groups of a setting may hold all layers below a time, in each relaxation."""
+    """Whether groups of a setting may hold all layers within `ceiling` [s], in each relaxation."""
     return all(relaxation.holds(ceiling, deadline) for relaxation in relaxed)
 
 
@@ -161,28 +160,28 @@ class _OutOfTimeError(Exception):
 
 
 class _Tables(NamedTuple):
-    """Times of groups by their numbers of equal layers, of T degrees; L counts these and both ends."""
+    """Times of groups [s] by degree (T of them) and number of equal layers; L counts these and both ends."""
 
     degrees: IntArray  # (T,)
     run: NDArray[np.int32]  # (L, L + 1): as `Fronts.run`
-    tau: FloatArray  # (3, H, T, L - 1): both passes of a first, an inner, a last group, for microbatches held
+    tau: FloatArray  # (3, H, T, L - 1): both passes of a first, an inner, a last group that keeps 1 … H microbatches
     plain: FloatArray  # (T, L): both passes of each layer, without recomputation
     forward: FloatArray  # (T, L): forward pass of each layer
-    single: FloatArray  # (2, T): least forward and backward pass of a layer between the ends, of those left out as well
-    after: FloatArray  # (3, T, L - 1): what follows the last backward pass of a first, an inner, a last group
-    transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
-    between: FloatArray  # (2, T): the same if the first stage is more than the first layer; if one has this degree
-    stored: FloatArray  # (2, T): most bytes that an equal layer, and the last one, keep of a microbatch
-    rooms: FloatArray  # (T, R): bytes for these of each run
-    caps: FloatArray  # (T, W): as `Menus.caps`
+    single: FloatArray  # (2, T): least forward and backward pass of any inner layer, including those left out
+    after: FloatArray  # (3, T, L - 1): time after the last backward pass of a first, an inner, a last group
+    transfer: FloatArray  # (T,): least transfer time between two stages, of degrees up to each
+    between: FloatArray  # (2, T): the same behind the first layer: of degrees up to each, and of each degree
+    stored: FloatArray  # (2, T): most bytes that an equal layer, and the last one, keep for a microbatch
+    rooms: FloatArray  # (T, R): bytes for kept activations in each run of layers
+    caps: FloatArray  # (T, W): as `GridArrays.caps`
     fronts: Fronts
-    turns: tuple[int, int]  # fewest and most of them
-    layers: int  # of the model
-    fewest: IntArray  # (3,): equal layers that a first, an inner, a last group must hold
+    turns: tuple[int, int]  # fewest and most stages of a group
+    layers: int  # number of layers of the model
+    fewest: IntArray  # (3,): fewest equal layers of a first, an inner, a last group
 
 
 class _Room:
-    """Decides whether groups of one setting could hold all layers in a time, by a chain whose layers are equal."""
+    """Tests whether groups of one setting can hold all layers of a relaxation, with equal layers, within a time."""
 
     def __init__(
         self, question: GridInstance, setting: Setting, arrays: GridArrays, whole: GridArrays, deadline: Deadline
@@ -200,7 +199,7 @@ class _Room:
         counts, between = np.arange(L - 1), costs.transfer[0, :, 1:-1].min(axis=1)
 
         def by_count(table: FloatArray) -> FloatArray:
-            """Of the ends with so many equal layers, or of these alone; of none of them nothing."""
+            """Values of `table` for the first layer, neither end, or the last layer, with 0 … L - 2 equal layers."""
             inner = np.insert(table[..., run[1, 1 + counts[1:]]], 0, 0.0, axis=-1)
             return np.ascontiguousarray([table[..., run[0, 1 + counts]], inner, table[..., run[L - 1 - counts, L]]])
 
@@ -224,7 +223,7 @@ class _Room:
         )
 
     def holds(self, ceiling: float, deadline: Deadline) -> bool:
-        """Whether some number of groups may hold all layers below a time."""
+        """Whether some number of groups may hold all layers within `ceiling` [s]."""
         for S in self.groups:
             if deadline.passed:
                 raise _OutOfTimeError
@@ -234,7 +233,7 @@ class _Room:
 
 
 def _most_stored(fronts: Fronts, layer: int) -> FloatArray:
-    """(T,) most bytes that a layer keeps of a microbatch, of ways to run it that no other beats."""
+    """(T,) most bytes that a layer keeps for a microbatch, over the Pareto optimal ways to run it."""
     run = fronts.run[layer, layer + 1]
     last = fronts.begin[:, :, run] + fronts.size[:, :, run] - 1
     return fronts.stored[last].max(axis=1)
@@ -242,7 +241,7 @@ def _most_stored(fronts: Fronts, layer: int) -> FloatArray:
 
 @compiled
 def _holds(tables: _Tables, S: int, M: int, K: int, ceiling: float) -> bool:
-    """Whether S groups below a time may hold all layers, for some largest degree."""
+    """Whether S groups may hold all layers within `ceiling` [s], for some largest degree."""
     L = tables.plain.shape[1]
     for top in range(len(tables.degrees)):
         work, least, times = -1.0, 0.0, np.empty((S, top + 1, L - 1))
@@ -259,9 +258,10 @@ def _holds(tables: _Tables, S: int, M: int, K: int, ceiling: float) -> bool:
 
 @compiled
 def _least_work(tables: _Tables, times: FloatArray, K: int, ceiling: float) -> float:
-    """Time of both passes of all groups together, at least; infinite if they cannot hold all layers.
+    """Lower bound on the sum of both passes over all groups [s]; infinite if they cannot hold all layers.
 
-    For any price of a layer: the least of their time less the price of their layers, and the price of all layers.
+    It is Lagrangian: for any price of a layer, the least time of the groups minus the price of their layers, plus the
+    price of all layers.
     """
     equal = tables.plain.shape[1] - 2
     few_work, few = _priced(tables.degrees, times, K, 0.0)
@@ -287,7 +287,10 @@ def _least_work(tables: _Tables, times: FloatArray, K: int, ceiling: float) -> f
 
 @compiled
 def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple[float, int]:
-    """Time and equal layers of groups, one of the last degree, for the least time less the price of each layer."""
+    """Time and number of equal layers of the groups that minimise time minus `price` for each layer.
+
+    At least one group has the last degree.
+    """
     S, T, N = times.shape
     value, layers = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
     value[0, 0] = 0.0  # without a group of the last degree, and with one
@@ -311,9 +314,10 @@ def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple
 
 @compiled
 def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, ceiling: float, work: float) -> None:
-    """Put into row t of `times` those of group g with each number of equal layers, infinite if not below a time.
+    """Write row t of `times`: both passes of group g with degree t, for each number of equal layers [s].
 
-    All groups have one of the degrees of the rows, and together they take `work`.
+    Infinite where the plan would take `ceiling` or longer, if all groups have degrees of the rows of `times`, and both
+    passes of all groups take at least `work`.
     """
     T, c = len(times), tables.transfer[len(times) - 1]
     plain, forward, single = tables.plain[:T], tables.forward, tables.single
@@ -358,7 +362,7 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
 
 @compiled
 def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
-    """Least time in which some groups wait: until the last has begun, and behind its last turn, which takes `turn`."""
+    """Least time of transfers and waiting at the begin and end of a step, whose last turn takes `turn` [s]."""
     L = tables.plain.shape[1]
     back = tables.plain[: top + 1] - tables.forward[: top + 1]
     passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0
@@ -377,7 +381,7 @@ def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
 # between servers are slow. *work-grid* is an even share of the least work.
 
 
-#: Bounds and the plans that they cover, in words; the narrowest first.
+#: For each bound, a text that names the plans covered; the narrowest class first.
 COVERED = {
     "z-grid": "any cuts, degrees and recomputation, one stage a device",
     "turns-grid": "any cuts, degrees and recomputation, stages in turns in Megatron-LM's order",
@@ -387,9 +391,9 @@ COVERED = {
 
 
 def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
-    """Bounds on all plans of the question that hold for this one, the narrowest first.
+    """Lower bounds that apply to this plan, each valid for a class of plans, the narrowest class first.
 
-    Settings whose program the deadline leaves out or breaks off count with their even share of work.
+    Settings whose dynamic program is left out or broken off at the deadline count with their even share of work.
     """
     question, time = plan.instance, plan.time
     work = Bound(min([time, *(even_work(question, *pair) for pair in settings_of(question))]), "work-grid")
@@ -403,10 +407,10 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
 
 
 def _stages_bound(question: GridInstance, high: float, deadline: Deadline) -> tuple[float, bool]:
-    """Time that no plan with one stage a group is below, at most `high` [s], and whether no setting was left out.
+    """Lower bound on the time of plans with one stage for each group, at most `high` [s]; whether it is complete.
 
-    Plans in one server are bounded alone. The setting that may be the fastest of the others is bounded next, until
-    nothing more is known of it: by its work, for plans that lie anywhere, and for those in several servers.
+    It is complete if no setting was left out for lack of time. Plans in one server are bounded first. Then the setting
+    with the least bound is bounded more sharply: by its work, for plans anywhere, for plans in several servers.
     """
     complete, rounds = True, list[tuple[str, ...]]([(ANYWHERE,)])
     if question.servers.count > 1:
@@ -432,7 +436,7 @@ def _stages_bound(question: GridInstance, high: float, deadline: Deadline) -> tu
 
 
 def _any_bound(question: GridInstance, high: float, deadline: Deadline) -> float:
-    """Time that no plan is below, in turns or not, at most `high` [s]."""
+    """Lower bound on the time of all plans, interleaved or not, at most `high` [s]."""
     fixed, least = question.fixed.v, high
     if fixed in (None, 1):
         least, _ = _stages_bound(question, high, deadline)
@@ -445,5 +449,5 @@ def _any_bound(question: GridInstance, high: float, deadline: Deadline) -> float
 
 
 def covered(method: str) -> str:
-    """The plans that a bound holds for, in words."""
+    """A text that names the plans to which a method's bound applies."""
     return COVERED[method]

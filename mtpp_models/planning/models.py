@@ -1,4 +1,4 @@
-r"""Mixed-integer models of plans along an order of the devices: costs in units, a compact form and an arc flow.
+r"""Mixed-integer models of plans along an order of the devices: compact form, arc-flow form and makespan form.
 
 **The compact form of the replication problem: stage by stage, with large constants (SPP, Section IV-B).**
 
@@ -75,7 +75,7 @@ _ROUNDING = 1e-9
 
 
 class StagePrice(NamedTuple):
-    """A possible stage: layers `k` + 1 … `e` on `r` devices from place `i` on."""
+    """A possible stage: layers `k` + 1 … `e` on the `r` devices after the first `i`."""
 
     k: int
     e: int
@@ -93,7 +93,7 @@ class Channel(NamedTuple):
 
 
 class StageNetwork(NamedTuple):
-    """Stages and channels of plans below the ceiling, as arcs and nodes of a network."""
+    """Possible stages and channels, as arcs and nodes of a network whose paths are plans."""
 
     stages: list[StagePrice]
     channels: list[Channel]
@@ -162,7 +162,7 @@ class ScaledTraining:
         return _over(needed + float(self._stored[e] - self._stored[k]) / r, self.instance.memory)
 
     def network(self, *, makespan: bool = False) -> StageNetwork:
-        """Stages and channels that cost no more than the ceiling, without those that no plan can use."""
+        """The stages and channels that cost at most the ceiling and lie on a path from begin to end."""
         heads: list[set[tuple[int, int]]] = [set() for _ in range(self.L + 1)]  # place and replicas of the next stage
         tails: list[set[tuple[int, int]]] = [set() for _ in range(self.L + 1)]  # place after a stage and its replicas
         heads[0] = {(0, r) for r in range(1, self.V + 1)}
@@ -233,7 +233,7 @@ class ScaledTraining:
 
 
 def _over(size: float, rate: float) -> float:
-    """Seconds to send `size` bytes at a rate; 0 for no bytes, else infinite without a link."""
+    """`size` / `rate`; 0 if `size` is 0, else infinite if `rate` is 0."""
     if size == 0:
         return 0.0
     return size / rate if rate > 0 else math.inf
@@ -350,7 +350,7 @@ class ReplicationForm:
     build: Callable[[ScaledTraining], pyo.ConcreteModel]  # makes the model, whose objective is that cost in units
     # Sets the integer variables of a model to the stages of a plan.
     start: Callable[[pyo.ConcreteModel, list[StagePrice]], None]
-    stages: Callable[[pyo.ConcreteModel], list[StagePrice]]  # the stages that the variables of a solved model say
+    stages: Callable[[pyo.ConcreteModel], list[StagePrice]]  # reads the stages from the values of a solved model
 
 
 def arc_flow(data: ScaledTraining) -> pyo.ConcreteModel:
@@ -424,7 +424,7 @@ def makespan(data: ScaledTraining) -> pyo.ConcreteModel:
 
 
 def _paths(name: str, data: ScaledTraining, network: StageNetwork) -> pyo.ConcreteModel:
-    """Variables and flow conservation of both forms: (1) to (3) and (6)."""
+    """A model with the variables and flow conservation of arc-flow and makespan form: (1) to (3) and (6)."""
     m = pyo.ConcreteModel(name)
     m.stages = pyo.Set(initialize=network.stages, dimen=4, doc="(k, e, i, r): layers k + 1 … e, r devices after i")
     m.channels = pyo.Set(initialize=network.channels, dimen=4, doc="(k, i, q, r): after k layers, i devices, q to r")

@@ -1,4 +1,4 @@
-"""Solving the models of plans, and the classes of plans that bounds cover."""
+"""Solution of the mixed-integer models of plans, and bounds by class of plans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _INTEGRAL = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class CostedPlan:
-    """A plan with the objective that a form gives it."""
+    """A plan with its objective in one of the forms of the model."""
 
     plan: Plan
     cost: float  # computed anew: W, or Z in the makespan form [s]
@@ -69,7 +69,7 @@ class BuiltReplication:
         return Labels()
 
     def legend(self, names: str) -> list[str]:
-        """Lines about the file of the model, whose names stand in the file `names`."""
+        """Comment lines for a model's file; full names of variables are in the file `names`."""
         return [
             f"{self.name} of {self.instance.label}, devices in the order {','.join(map(str, self.order))}",
             f"unit of time: {self.unit!r} s; an objective of 1 is {self.unit!r} s of an iteration",
@@ -77,7 +77,7 @@ class BuiltReplication:
         ]
 
     def document(self) -> dict[str, Any]:
-        """Members of the file of names."""
+        """Members of the file with the names of variables and rows."""
         chain = self.instance.chain
         return {
             "instance": self.instance.label,
@@ -98,15 +98,15 @@ def build_replication(
 ) -> BuiltReplication:
     """Build the model that cuts a chain and replicates its stages, to add rows and solve it.
 
-    `read_plan` reads its solution, `mtpp_models.write_model` writes it. As of `build`, what a solver proves with a row
-    of one's own is no bound of the question.
+    `read_plan` reads its solution, `mtpp_models.write_model` writes it. As with `build`, a bound that a solver proves
+    with added rows does not apply to the question.
 
     Parameters
     ----------
     instance : TrainingInstance
         Chain, cluster and microbatches.
     order : (V,) integers, optional
-        Stages take their devices from it, one after the other; by default that of the cluster.
+        Order in which stages take devices; by default that of the cluster.
     form, start, slack
         As of `solve_replication`.
 
@@ -181,22 +181,22 @@ def solve_replication(
     Parameters
     ----------
     order : (V,) integers
-        Stages take their devices from it, one after the other.
+        Order in which stages take devices.
     options : SolveOptions
-        The solver has of the time what building the model leaves.
+        The time limit includes building the model.
     form : str
         A name of `FORMS`: "arc-flow" and "compact" minimise W, "makespan" minimises Z.
     start : Plan, optional
         Warm start; by default the plan of least Z. To minimise W of a large instance, give one of small W.
     slack : float
-        Stages and channels that cost more than this times what the start costs are left out; 1 or more.
+        Stages and channels that cost more than this multiple of the start's objective are left out; 1 or more.
 
     Returns
     -------
     Result
-        Always with the best plan along the order that is known, and a bound for all plans on all devices along it: the
-        solver's dual bound less its margin, and no less than an even share of the work. Its method is the form. Ctrl-C
-        returns what is known by then.
+        Always with the best known plan along the order, and a bound for all plans on all devices along it: the solver's
+        dual bound less a margin for tolerances, and at least an even share of the work. Its method is the form. Ctrl-C
+        returns the best plan and bound so far.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def _work(instance: TrainingInstance) -> float:
 
 
 def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) -> list[StagePrice]:
-    """Stages of the start; refused if it answers another question or uses another order."""
+    """Stages of the start along `places`; an `InputError` if it answers another question or uses another order."""
     if start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a plan of this one.")
     ends = np.cumsum([0, *start.replicas]).tolist()
@@ -260,7 +260,7 @@ def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) ->
 
 
 def _proved(outcome: SolverOutcome, solver: Solver) -> float:
-    """Dual bound of the solver, less its margin; 0 if it has none."""
+    """Dual bound of the solver less the margin for tolerances; 0 if it has none."""
     if outcome.termination is Termination.INFEASIBLE:
         raise SolverFaultError(solver.name, "says that there is no plan, against one that is known")
     return 0.0 if outcome.bound is None else outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
@@ -287,7 +287,7 @@ CLASSES = {
 
 
 def covered(method: str) -> str:
-    """The plans to which a method's bound applies, in words."""
+    """A text that names the plans to which a method's bound applies."""
     return CLASSES.get(method.rpartition("-")[2], COVERED)
 
 
@@ -307,12 +307,12 @@ def bounds_by_coverage(
     instance : TrainingInstance
         With a network.
     ceiling : float
-        Bounds of the classes are at most that; a time of the class makes it faster [s].
+        Upper limit of the bounds; the time of a known plan saves work [s].
     hurried : bool
-        Whether a large question gets one program without servers, for split backward passes; its bound holds for
-        unsplit ones as well.
+        Whether a large question gets a single dynamic program that ignores servers, for split backward passes; its
+        bound applies to unsplit ones as well.
     stopped : bool
-        Whether no program runs at all, so that an even share of the work is the bound of every class.
+        Whether no dynamic program runs, so that an even share of the work is the bound of every class.
 
     Raises
     ------
@@ -343,9 +343,9 @@ _CEILING = 2.0
 
 
 def bounds_of_plan(iteration: Iteration, *, hurried: bool = False, stopped: bool = False) -> list[Bound]:
-    """The bounds that hold for plans such as this one, that of its narrowest class first.
+    """The lower bounds that apply to this plan, that of the narrowest class of plans first.
 
-    There is none where several pipelines run side by side; `hurried` and `stopped` are those of `bounds_by_coverage`.
+    Empty where several pipelines run side by side; `hurried` and `stopped` are as for `bounds_by_coverage`.
     """
     instance = iteration.instance
     if iteration.plan is None:
@@ -385,14 +385,14 @@ def _without_servers(instance: TrainingInstance, ceiling: float, *, split: bool)
 
 
 def _states(instance: TrainingInstance) -> int:
-    """Estimate the number of states of the program with servers."""
+    """Estimate of the number of states of the dynamic program with servers."""
     return int(instance.chain.n * instance.cluster.n**2 * (2 * max(instance.cluster.servers) + 2))
 
 
 def _at_once(instance: TrainingInstance) -> float:
-    """Bound on the plan with one stage and one microbatch; infinite if it is impossible.
+    """Lower bound on the time of the plan with one stage and one microbatch [s]; infinite if it is impossible.
 
-    It needs a bound of its own, as it rounds samples to devices once and not in each microbatch.
+    Other bounds do not cover it, as it rounds samples to devices once and not in each microbatch.
     """
     if instance.samples is None:
         return math.inf
@@ -403,7 +403,7 @@ def _at_once(instance: TrainingInstance) -> float:
 
 
 def work_bound(instance: TrainingInstance) -> Bound:
-    """Even share of all work, a bound that needs no program [s]."""
+    """Even share of all work for each device, a lower bound on the time of any plan [s]."""
     rows = np.diff(instance.arrays.forward + instance.arrays.backward, axis=1).min(axis=0)
     if instance.samples is not None:
         rows = instance.chain.forward + instance.chain.backward

@@ -51,7 +51,7 @@ def version() -> str | None:
 
 
 def forget_threads() -> None:
-    """End HiGHS's threads of earlier runs, for which a forked copy of this process would wait forever."""
+    """Stop the threads that HiGHS keeps after a run; a forked copy of this process would wait for them forever."""
     highspy.Highs.resetGlobalScheduler(True)
 
 

@@ -1,4 +1,4 @@
-"""Interface of all solvers: their controls, and their outcome."""
+"""Types that all solvers share: options, controls of a run, outcome and errors."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LONGEST = 150
 
 
 class SolverNotAvailableError(Exception):
-    """Solver that is not installed; the message is one line that says what to install or to choose."""
+    """Error: a solver is not installed; the message is one line that says what to install or to choose."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))  # a solver may have printed anything
 
 
 class SolverFaultError(SolverNotAvailableError):
-    """Solver that runs, but failed or contradicts itself: none of its answers for this model counts.
+    """Error: a solver failed or contradicts itself, so that none of its answers for this model counts.
 
     Parameters
     ----------
     solver : str
     symptom : str
-        What it did, without a full stop.
+        The fault, as the end of a sentence that begins with the solver, without a full stop.
     """
 
     def __init__(self, solver: str, symptom: str) -> None:
@@ -44,13 +44,13 @@ class SolverFaultError(SolverNotAvailableError):
 
 
 class SolverOptionsError(SolverNotAvailableError):
-    """Options given by the user with which a solver does not run.
+    """Error: a solver does not run with the options given by the user.
 
     Parameters
     ----------
     options : SolveOptions
     reason : str
-        What it says of them.
+        Message of the solver about them.
     """
 
     def __init__(self, options: SolveOptions, reason: str) -> None:
@@ -79,15 +79,15 @@ class SolveOptions:
     gap : float
         Relative gap that is good enough.
     threads : int
-        Of the solver, and of the trees of prices. Of several, `certify` gives one to a search in a process of its own,
-        beside the proofs.
+        Threads of the solver, and of the branch-and-bound trees of *priced*. If there are several, `certify` gives one
+        to a heuristic search in another process, beside the proofs.
     seed : int
     solver_options : mapping of str to str, int, float or bool
-        Options of the solver itself by its own names, passed on unread. Those that follow from the fields above, and
-        tolerances that bounds rest on, are refused. With others, bounds have a margin of 1e-4; one that makes a solver
-        lose solutions makes its bound untrue, and is named in files.
+        Options by the solver's names, passed on unchecked. Those that the fields above determine, and tolerances on
+        which bounds depend, are refused. With any others, bounds have a margin of 1e-4. An option that makes the solver
+        lose solutions invalidates its bound; files name all options.
     log : path, optional
-        Folder of what the solver prints, a file for each case of a model; later output is added at its end.
+        Folder for the solver's output, with a file for each case of a model, to which later output is appended.
 
     Raises
     ------
@@ -134,7 +134,7 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """A moment of a running solve, in the time unit of the instance.
+    """Progress of a running solver, in the time unit of the instance.
 
     Parameters
     ----------
@@ -171,12 +171,12 @@ class Controls:
 
     @property
     def time_limit(self) -> float | None:
-        """Seconds that are left, and always a few; None without a limit."""
+        """Time limit for the solver: the seconds left, but always a few; None without a limit."""
         remaining = self.deadline.time_limit
         return None if remaining is None else max(_SHORTEST, remaining)
 
     def of_case(self, case: str, unit: float) -> Controls:
-        """Controls of one case, whose solver reports in multiples of `unit`."""
+        """The controls for one case of a model, whose solver reports objectives in multiples of `unit`."""
 
         def report(moment: Progress) -> None:
             incumbent, bound = (None if x is None else x * unit for x in (moment.incumbent, moment.bound))
@@ -190,7 +190,7 @@ class Controls:
         Raises
         ------
         SolverOptionsError
-            If the user gives one of the former.
+            If the user sets one of the project's options.
         """
         for name in self.options.solver_options:
             if name in options:
@@ -198,7 +198,7 @@ class Controls:
         return {**options, **self.options.solver_options}
 
     def keep_log(self, text: str) -> None:
-        """Add what a solver printed to the file of its case, if there is a folder for that.
+        """Append a solver's output to the log file of its case, if there is a folder for logs.
 
         Raises
         ------

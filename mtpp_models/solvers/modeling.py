@@ -1,4 +1,4 @@
-"""Pyomo, which is loaded when a model is built or solved: neither a search nor another bound waits for it."""
+"""Lazy import of Pyomo, at the first model that is built, as searches and other bounds do not need it."""
 
 from __future__ import annotations
 

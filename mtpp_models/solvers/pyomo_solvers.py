@@ -1,4 +1,4 @@
-"""Solvers by Pyomo: those that it calls as programs, and all others that it knows."""
+"""Solvers called through Pyomo: SCIP, Gurobi, and the plugins of its `SolverFactory`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _Timed:
 
 
 class TimedGurobi(_Timed, GurobiDirect):
-    """Gurobi, as Pyomo drives it."""
+    """Pyomo's interface to Gurobi, with a time limit that includes building the model."""
 
 
 class ScipWithoutGil(_Timed, ScipDirect):

@@ -50,15 +50,15 @@ class Solver:
 
     @property
     def remedy(self) -> str:
-        """How to install it: the command of its extra, if it has one."""
+        """Advice on how to install the solver: the command of its extra, if it has one."""
         return extra(self.name) if self.name in _EXTRAS else f"install {self.package}"
 
     def with_options(self, options: SolveOptions) -> Solver:
-        """The solver, with the margin for unknown tolerances if the user gives options."""
+        """The solver, with a larger margin on its bounds if the user gives options of the solver itself."""
         return replace(self, margin=_UNKNOWN_MARGIN) if options.solver_options else self
 
     def solve(self, model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
-        """Run the solver, and refuse answers that no sound solver gives.
+        """Run the solver; return its outcome if that is consistent.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Solver:
         SolverOptionsError
             If it fails with options of the user.
         InputError
-            If its output cannot be kept.
+            If its output cannot be written to the log.
         """
         nearly, own = controls.deadline.share(_MOST), controls.options.solver_options
         try:
@@ -89,7 +89,7 @@ class Solver:
 
 
 def _symptom(outcome: SolverOutcome, tolerance: float, *, had_time: bool) -> str | None:
-    """Fault in the outcome of a solver, None if there is none; costs are ≥ 0 and near 1."""
+    """Fault in the outcome of a solver, as text; None if there is none. Costs of models are at least 0 and near 1."""
     bound, objective = outcome.bound, outcome.objective
     for label, value in (("bound", bound), ("objective", objective)):
         if value is not None and not math.isfinite(value):
@@ -115,7 +115,7 @@ def find_solver(name: str, others: Iterable[str] = ()) -> Solver:
         A key of `SOLVERS`, or the name of a plugin of `pyomo.environ.SolverFactory`. Pyomo itself also takes paths
         and runs them; here they are refused.
     others : iterable of str, optional
-        Further names to propose where it is misspelled.
+        Further names to propose if the name is misspelled.
 
     Raises
     ------
@@ -154,13 +154,13 @@ def available_solvers() -> dict[str, str]:
 def _classic(
     name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
 ) -> Solver:
-    """Solver behind Pyomo's classic interface, where its name is `plugin`."""
+    """A solver called through Pyomo's `SolverFactory`, where its name is `plugin`."""
     run = partial(_by_pyomo, "run_classic", plugin, options)
     return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
 
 
 def _by_pyomo(function: str, *arguments: Any) -> SolverOutcome:
-    """Run a function of `mtpp_models.solvers.pyomo_solvers`, imported only when called."""
+    """Outcome of a function of `mtpp_models.solvers.pyomo_solvers`, which is imported only now."""
     outcome: SolverOutcome = getattr(import_module("mtpp_models.solvers.pyomo_solvers"), function)(*arguments)
     return outcome
 
