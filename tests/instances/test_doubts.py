@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def test_an_unknown_unit_is_refused(unit: str, tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "net.dot"
     path.write_text("digraph { a [weight=3]; }")
     assert mtpp(f"import {path} --time-unit={unit}") == 2
-    assert capsys.readouterr().err == f"mtpp: --time-unit {unit}: give one of s, ms, us.\n"
+    assert capsys.readouterr().err == f"mtpp: --time-unit {shlex.quote(unit)}: give one of s, ms, us.\n"
 
 
 def test_guessed_prices_are_named_and_long_lists_cut() -> None:
