@@ -20,11 +20,11 @@ class Algorithm:
     name: str
     summary: str
     reference: str
-    run: Callable[[Partition, Controls], Result]  # of a partition of the instance, the better the faster
-    most_nodes: int | None = None  # of larger graphs, which would take too much memory, it says what *simple* says
+    run: Callable[[Partition, Controls], Result]  # takes a start; the better that is, the faster it ends
+    most_nodes: int | None = None  # for larger graphs, which would take too much memory, it returns the bound *simple*
     exact: bool = False  # whether the bound is the optimum when it runs to its end
     in_order: bool = False  # whether it counts all that is live as an order runs a block, not only the largest need
-    kinds: Literal["one", "any"] = "one"  # of devices that it answers for
+    kinds: Literal["one", "any"] = "one"  # whether it works for a single kind of devices only
     is_bound: ClassVar[bool] = True
 
     def is_too_large(self, instance: Instance) -> bool:
@@ -32,9 +32,9 @@ class Algorithm:
         return self.most_nodes is not None and instance.graph.n > self.most_nodes
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
-        """Run the algorithm on the question that it bounds, a relaxation if it ignores constraints.
+        """The result of the algorithm for the instance, or for a relaxation of it if it ignores constraints.
 
-        Where constraints are left out, an exact one is at its end only if it has found an answer of that cost.
+        In a relaxation, the bound of an exact algorithm counts as optimal only if an answer to the instance reaches it.
         """
         watch, question = Stopwatch(), self._question(instance)
         if start is not None:
@@ -61,10 +61,10 @@ class Algorithm:
         return replace(result, instance=instance, answer=answer, bound=bound, seconds=spent)
 
     def _question(self, instance: Instance) -> Instance:
-        """The question that the algorithm answers: a relaxation that has all partitions of `instance`.
+        """The instance that the algorithm solves: a relaxation of `instance`, which admits all of its partitions.
 
-        Constraints are left out, and by those that are not exact a hard limit of the memory. Over kinds of devices the
-        exact ones know windows, and the others relax the questions of single kinds.
+        It has no constraints and, unless the algorithm is exact, no hard limit of memory. Over kinds of devices, exact
+        algorithms keep the constraints, and the others drop hard limits of memory themselves.
         """
         if instance.is_alike:
             return instance.without_constraints() if self.exact else instance.relaxed(modelled=not self.in_order)

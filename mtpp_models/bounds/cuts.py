@@ -13,8 +13,8 @@ of kind t alone,
 
 .. math:: \mathrm{OPT} \ge \max_v \min_t L_t(\{v\}).
 
-Where memory is tight, what lies before a node and what lies behind it may prove more (`best_side`); both
-are proved again from the node alone, and so are one bound.
+Where memory is tight, the nodes before a node and those behind it may prove more (`best_side`). A verifier recomputes
+either bound from the node, so that both have one name, *pinned*.
 
 **Pigeonhole bound: two of k + 1 nodes share a block.**
 
@@ -22,9 +22,9 @@ So for any set C of k + 1 nodes, with L as in `mtpp_models.cuts.conflicts`,
 
 .. math:: \mathrm{OPT} \ge \min_{u, v \in C} L(\{u, v\}).
 
-The best C is a clique of k + 1 nodes in the graph of all pairs with L ≥ T, for the largest T. Cliques are looked for
-by a greedy method, so a better C may exist. The bound is of interest only above *simple* and *pinned*; nodes that have
-too few partners above these are given up before their pairs are cut.
+The best C is a clique of k + 1 nodes in the graph of all pairs with L ≥ T, for the largest T. A greedy method searches
+for cliques, so a better C may exist. The bound is useful only above *simple* and *pinned*; nodes with too few pairs
+above these are dropped before the cuts of their other pairs are computed.
 
 The bound of an instance to which the reductions of `instances.partitioning.symmetry` were applied holds for the
 anchors in the original graph: each step takes away one node without work, at the beginning or the end of all its paths.
@@ -181,9 +181,9 @@ def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline
 
 
 def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray | None:
-    """Nodes whose cheapest pair costs as much as possible; None if no clique of this size is found.
+    """A set of `size` nodes whose cheapest pair costs as much as possible; None if the search has no success.
 
-    Bisection over the costs: the search for a clique is a heuristic, so a better one may exist.
+    Bisection over the costs, with a heuristic search for cliques, so a better set may exist.
     """
     best, costs = None, np.unique(cost[cost > 0])
     low, high = 0, len(costs)  # bisection: found at all below `low`, at none from `high` on

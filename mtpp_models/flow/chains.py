@@ -6,8 +6,8 @@ use, and how many devices of the last one are free. A step takes t of these, or 
 
 **All m and b.** Times do not fall with b, so that all m in :math:`[m_1, m_2]` and b in :math:`[x, y]` give a rate of at
 most :math:`b / \max_i T_i(x)` and :math:`m_2 y / \sum_i T_i(x)`, and need room for :math:`m_1 x` sequences. A *box*
-of m and b is settled where no chain at x has stages short enough, and a sum short enough, for a larger rate than is
-known; otherwise it is cut in two. Boxes that are settled cover all m and b: that proves the rate.
+of m and b is refuted if no chain at x has stages short enough, and a sum short enough, for a rate above the best known
+one; otherwise it is cut in two. Refuted boxes that cover all m and b prove the rate.
 """
 
 from __future__ import annotations

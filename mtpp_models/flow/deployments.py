@@ -1,8 +1,8 @@
 """Best deployments of chains of stages on servers for serving, with proofs.
 
 **Chains side by side.** A chain takes a part of one server, or whole servers. The best deployment is a knapsack over
-these; a chain that is no better than what its devices give as smaller ones need not be found, so that boxes are settled
-against that.
+these. A chain on some devices is of use only if it is faster than the best smaller chains on the same devices, so that
+boxes are refuted with the rate of these.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """The largest flow of small questions, by branch and bound over the layers of one device after the other.
 
-Devices that have layers are a network with those that have none yet: such a device takes from the source and from each
-device that ends before the last layer, gives to the sink and to each that begins behind the first, and passes as much
-as it does with its best number of layers. Whatever layers it is given, no more passes. Nor does more pass than the
-devices with a layer and all without layers carry; and the latter carry no more on all layers together than each with
-its best number of layers. Where one of the three is no more than the best flow, the branch ends.
+A branch fixes the layers of some devices. Its relaxed network gives each other device all links it may have with any
+layers, from the source and each device that ends before the last layer, to the sink and each that begins behind the
+first, and the capacity with its best number of layers. The maximum flow there is an upper bound. So is the capacity
+for each layer of the devices that hold it and of all that are not fixed; and so is that for all layers together, where
+each device that is not fixed counts with its best number of layers. Where one of the three is no larger than the best
+flow, the branch ends.
 
-Of devices that can be exchanged without a change of the question each begins no earlier than the one before it.
+Of interchangeable devices each begins no earlier than the one before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formulations: models of cases, and what their values bound."""
+"""Formulations: lower bounds on the bottleneck as the least optimum of one or more Pyomo models, the cases."""
 
 from __future__ import annotations
 

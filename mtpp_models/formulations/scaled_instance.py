@@ -146,7 +146,7 @@ class ScaledInstance:
 
 @dataclass(frozen=True)
 class ScaledKinds(ScaledInstance):
-    """The coefficients of a question over kinds of devices; what depends on the kind has a row for each."""
+    """The coefficients of the model over kinds of devices; arrays of times have a row for each kind."""
 
     incumbent: float = math.inf  # in units: an answer of that cost is known
 

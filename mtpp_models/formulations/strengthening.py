@@ -1,4 +1,4 @@
-r"""Formulations that lose partitions which do not matter, and become stronger.
+r"""Stronger formulations, which exclude partitions that are no better than a known one.
 
 **Models of superblocks that are valid only below a known bottleneck.**
 
@@ -6,9 +6,10 @@ A partition of bottleneck T is known and kept outside. Whatever every partition 
 be added; the bound of the instance is then :math:`\min(T, \mathrm{bound\ of\ the\ model})`, and T where the model is
 infeasible. Partitions of bottleneck T itself may be lost, so nothing may be concluded from the model alone.
 
-To leave room for rounding, T is here the known bottleneck less the tolerance of the solver. Facts about sets S of
-consecutive blocks hold for superblocks as well: one of s blocks costs less than s T. Unless a buffer is fixed, peaks of
-activations count in the models as the largest need of a node, and no partition costs more there than it does.
+To leave room for rounding, T is here the known bottleneck less the tolerance of the solver. What holds for sets of
+consecutive blocks holds for superblocks as well: one of s blocks costs less than s T. Unless a buffer is fixed, peaks
+of activations count in the models as the largest need of a node, so that no partition costs more there than by
+definition.
 """
 
 from __future__ import annotations

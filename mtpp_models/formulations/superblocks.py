@@ -37,7 +37,7 @@ _FOR_JOINS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class SuperblockFormulation(Formulation):
-    """Formulation with one case: the model of superblocks of given sizes."""
+    """A formulation with one case: the model of superblocks of given sizes."""
 
     sizes: Callable[[int], tuple[int, ...]]  # maps the number of blocks to the sizes
     parts: Strengthening | None = None  # strengthening; without it the model is as published
@@ -53,7 +53,10 @@ class SuperblockFormulation(Formulation):
         return replace(self, name=f"{self.name}+{parts}", parts=parts, kinds="one")
 
     def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
-        """Contract the instance, collect facts that hold below the start, and build; see `Formulation.prepare`."""
+        """Contract the instance, compute windows and conflicts below the start, and list the one case.
+
+        See `Formulation.prepare`.
+        """
         if self.parts is None:
             return super().prepare(instance, start, margin, deadline)
         if start is None:

@@ -35,7 +35,7 @@ _THIS = "this project, mtpp_models/placement"
 
 @dataclass(frozen=True)
 class PlacementModel:
-    """A method that bounds the step times of all placements, for any order of nodes."""
+    """A method for lower bounds on the step time of placements, whatever the order of nodes."""
 
     name: str  # name in certificates
     summary: str  # one line

@@ -98,7 +98,7 @@ def solve_lp(
 ) -> FloatArray | None:
     """An interior solution of max gain x subject to matrix x <= capacity and 0 <= x <= 1, to three digits.
 
-    It is in the middle of the optimal face, not a vertex of it; None if there is no answer within the limit, in
+    It is in the middle of the optimal face, not a vertex of it. None if there is no solution within `time_limit`
     seconds.
     """
     highs = _new()

@@ -34,7 +34,7 @@ class Labels:
     Parameters
     ----------
     graph : ComputationGraph, optional
-        The one that the model is built of; without one, indices stay what they are.
+        Graph of the model; without it, names contain indices as they are.
     """
 
     def __init__(self, graph: ComputationGraph | None = None) -> None:

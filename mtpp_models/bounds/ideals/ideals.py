@@ -7,14 +7,14 @@ is :math:`I_b \setminus I_{b-1}`. For a goal T the program finds the fewest bloc
 
 .. math:: b(J) = 1 + \min \{ b(I) : I \subset J, \; f(J \setminus I) < T \},
 
-which tells whether a partition costs less than T. The first goal is the bottleneck of a known partition: where that is
-the best one, one pass proves it. Else goals fall to what is found; where no partition is known but one block, they rise
-from *simple* until something is found, as low goals take little time.
+which tells whether a partition costs less than T. The first goal is the bottleneck of a known partition: if that is
+optimal, one pass proves it. Else each better partition gives the next goal. Where only the partition into one block is
+known, goals rise from *simple* until a partition is below one, as low goals take little time.
 
-Networks are narrow: theirs have tens to some hundred thousand ideals. Where they have many, one stands for all that
-become one another as equal branches change places, such as experts; the witness names these. Or else the edges that no
-better partition cuts are contracted first, which leaves far fewer. Wide graphs have too many ideals; then there is no
-answer.
+Graphs of neural networks are narrow, with tens to some hundred thousand ideals. Where there are many, a single ideal
+stands for all that exchanges of equal branches, such as experts, turn into each other; the witness names the branches.
+Or the edges that no better partition cuts are contracted first, which leaves far fewer. Wide graphs have too many
+ideals; then there is no result.
 
 With finite memory and no activation buffer, the peak of a block counts as the most that is live at one of its nodes in
 every order, with which narrow networks are proved, also in training; the models count what one node reads and writes.

@@ -18,8 +18,8 @@ convex set that costs less than F on kind t is worth :math:`q_t`, for no t, then
 block on kind t would be worth less than :math:`q_t`, and all nodes together less than all devices.
 
 The proof is one tree a kind (`mtpp_models.bounds.priced.prices`), where a node is worth :math:`p_v / q_t`,
-at most 1, which says the same. A block in the way becomes cheaper in all trees as long as all nodes are worth enough,
-which leaves what is done done; else it corrects the prices.
+at most 1, which is equivalent. If a block refutes the prices, its nodes become cheaper in all trees as long as all
+nodes together stay worth enough, so that finished leaves stay valid; after that, the block is a new row of the program.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ _BETWEEN, _SECONDS, _PART, _FOR_A_GOAL = 20, 1.0, 0.1, 0.6
 
 
 class PriceProof(NamedTuple):
-    """Finished search of a `BlockTree`."""
+    """The leaves of a finished `BlockTree`: proof that no block below the goal is worth its share."""
 
     instance: Instance
     question: BlockQuestion
