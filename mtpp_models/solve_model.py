@@ -75,11 +75,11 @@ def solve(
     ------
     InputError
         If the model or the solver is unknown, the start belongs to another instance, or a model of the caller excludes
-        a known partition although it says that it is a bound.
+        a known partition although it claims to be a bound.
     SolverNotAvailableError
         If the solver cannot run here.
     SolverFaultError
-        If the solver fails, does not end in time, or states what is not true.
+        If the solver fails, does not end in time, or returns a wrong bound or solution.
     FalseCertificateError
         If a bound of this project's own exceeds a bottleneck, which is a bug.
     """

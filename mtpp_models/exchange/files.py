@@ -519,7 +519,7 @@ def explain_infeasible(
     InputError
         If the time does not suffice.
     SolverNotAvailableError, SolverFaultError
-        If the solver cannot run here, fails, or states what is not true.
+        If the solver cannot run here, fails, or returns a wrong bound or solution.
 
     Examples
     --------

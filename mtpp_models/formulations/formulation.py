@@ -463,9 +463,9 @@ class Formulation:
         SolverNotAvailableError
             If the solver cannot run here.
         SolverFaultError
-            If the solver fails, does not end in time, or states what is not true.
+            If the solver fails, does not end in time, or returns a wrong bound or solution.
         ExcludedPartitionError
-            If the model excludes a known partition although it says that it is a bound.
+            If the model excludes a known partition although it claims to be a bound.
         """
         watch, solver = Stopwatch(), find_solver(controls.options.solver).with_options(controls.options)
         name = self.name if controls.relaxation is None else f"{self.name}{LP_SUFFIX}"

@@ -175,7 +175,7 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
     SolverOptionsError
         If CP-SAT refuses an option of the user.
     SolverFaultError
-        If the process fails, is killed, or states what the placements contradict.
+        If the process fails, is killed, or its bound is refuted by a placement.
     """
     version, instance, watch = cp_version(), start.instance, Stopwatch()
     options = replace(controls.options, solver=CP_SOLVER)

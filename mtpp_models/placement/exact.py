@@ -326,7 +326,7 @@ def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[Placement
     SolverNotAvailableError
         If the solver cannot run here.
     SolverFaultError
-        If the solver fails, or states what the placements contradict.
+        If the solver fails, or its bound is refuted by a placement.
     """
     instance, watch = start.instance, Stopwatch()
     if instance.graph.n > MOST_NODES:

@@ -112,7 +112,7 @@ def bound_placement(
     SolverNotAvailableError
         If the solver cannot run here.
     SolverFaultError
-        If the solver fails, or states what the placements contradict.
+        If the solver fails, or its bound is refuted by a placement.
     """
     chosen = find(PLACEMENT_MODELS, model, "model of placements")
     with catch_interrupt() as interrupted:

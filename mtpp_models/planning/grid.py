@@ -362,7 +362,10 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
 
 @compiled
 def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
-    """Least time of transfers and waiting at the begin and end of a step, whose last turn takes `turn` [s]."""
+    """Least time of a microbatch's transfers through all stages and back, plus `turn` [s].
+
+    If M = S, the time of the other microbatches' backward passes in a stage takes the place of `turn` if it is longer.
+    """
     L = tables.plain.shape[1]
     back = tables.plain[: top + 1] - tables.forward[: top + 1]
     passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0

@@ -205,7 +205,7 @@ def solve_replication(
     SolverNotAvailableError
         If the solver cannot run here.
     SolverFaultError
-        If the solver fails, or states what the plan of its start or solution contradicts.
+        If the solver fails, or its bound is refuted by the plan of its start or solution.
     """
     watch, deadline = Stopwatch(), Deadline.after(options.time_limit)
     chosen, driver = find(FORMS, form, "form"), find_solver(options.solver).with_options(options)

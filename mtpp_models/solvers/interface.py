@@ -36,7 +36,7 @@ class SolverFaultError(SolverNotAvailableError):
     ----------
     solver : str
     symptom : str
-        The fault, as the end of a sentence that begins with the solver, without a full stop.
+        The fault, as a clause that continues "Solver NAME", without a full stop.
     """
 
     def __init__(self, solver: str, symptom: str) -> None:

@@ -11,8 +11,8 @@ reads it, and a node of S before w produces it, or reads it where it comes from 
 No P(w, S) becomes smaller as S grows, so that S can be built node by node. In training, the end of the forward pass is
 passed by all that the layers of its block hand to their gradients.
 
-All this is said of the nodes of a graph; those that are added to S may be groups of them, contracted. Bytes are rounded
-down to multiples of a power of two, so that sums are exact, and who leaves a block takes away just what it brought.
+S consists of nodes of the original graph; the program adds nodes of a contracted one, groups of these. Bytes are
+rounded down to multiples of a power of two, so that sums are exact, and removing a group undoes exactly its addition.
 
 **The dynamic program over ideals, compiled by numba.**
 
@@ -27,10 +27,11 @@ A block that holds v and no predecessor of v costs no more without v: it loses t
 receives at most the outputs of v, and no more is live at the nodes that are left. So where as few blocks hold I + v as
 hold I, what follows I follows I + v too.
 
-Where equal branches change places, all ideals that become one another by that are held by as few blocks: the exchange
-of a chain is a chain of the same costs. So one of them, I, is extended for all. Of the ideals J around it that become
-one another while I stays, one is enough, as :math:`f(J \setminus I)` is the same. That is one for each *pair* of ideals
-up to exchange: the same two, matched in another way, may cost more. None is missed, by the lemma in `lattice.py`.
+Ideals that exchanges of equal branches turn into each other need equally many blocks, as an exchange turns a chain of
+blocks into one of the same costs. So only one of them, I, is extended. Of the ideals J around it that exchanges turn
+into each other while I stays, one is enough, as :math:`f(J \setminus I)` is the same. That is one for each *pair* of
+ideals up to exchange: the same two, matched in another way, may cost more. The lemma in `lattice.py` says that none is
+missed.
 """
 
 from __future__ import annotations

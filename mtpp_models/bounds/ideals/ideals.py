@@ -324,16 +324,16 @@ _STEP = 0.1
 def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None = None) -> Result:
     """Optimal partition with its proof; at a limit, the best partition and bound so far.
 
-    Over kinds of devices it is that of `mtpp_models.bounds.ideals.kinds`.
+    Over kinds of devices, `mtpp_models.bounds.ideals.kinds.ideals_of_kinds` computes it.
 
     Parameters
     ----------
     start : Partition
-        The better it is, the less there is to do.
+        A known partition; the better it is, the faster the search.
     deadline : Deadline, optional
-        When it passes, the bound proved by then counts.
+        After it, the bound proved so far is returned.
     limit : int, optional
-        Largest number of ideals; by default what the time is enough for.
+        Largest number of ideals; by default as many as the time allows.
 
     Examples
     --------

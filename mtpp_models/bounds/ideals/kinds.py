@@ -50,8 +50,8 @@ _ROUNDING = 1e-13
 def ideals_of_kinds(start: Partition, deadline: Deadline) -> Result:
     """The optimum with its partition for a graph with few ideals; else the bound *simple*.
 
-    It is a bound alone where no activation buffer is fixed, as a block's peak then counts as the largest need of its
-    nodes, and with rates for pairs of kinds where layers are not in a row, or have windows.
+    The result is only a lower bound where no activation buffer is fixed, as a block's peak then counts as the largest
+    need of its nodes, and with rates for pairs of kinds unless the layers are in a row and have no windows.
     """
     instance = start.instance
     listed = list_ideals(instance, int((_MOST_STEPS / instance.kinds) ** 0.5), deadline)

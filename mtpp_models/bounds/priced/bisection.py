@@ -4,10 +4,9 @@ Two blocks are an ideal S and the rest, and both pay for the cut between them. T
 
 .. math:: f(S) = \mathrm{work}(S) + \mathrm{cut}(S), \qquad \mathrm{work}(S) \ge W / 2,
 
-if nothing overflows, and the other costs no more. So OPT is what the prices of `mtpp_models.bounds.priced.priced` prove
-with price = work, if of all convex sets only those count that can be the first block or the last. Two more nodes see to
-that, without work, one before all others and one behind: each is worth W, so that half of all 3 W are in no set without
-one of them.
+if nothing overflows, and the other costs no more. So the bound of `mtpp_models.bounds.priced.priced` with price = work
+is OPT if only convex sets count that can be the first block or the last. Two more nodes without work ensure that, one
+before all others and one behind: each is worth W, so that no set is worth half of all 3 W without one of them.
 
 Of k blocks, merge the first h and the last k - h, with :math:`h = \lceil k / 2 \rceil`. Neither half costs more than h
 bottlenecks, in h times the memory, so that a h-th of the bound for two blocks is one for k: that of two superblocks.

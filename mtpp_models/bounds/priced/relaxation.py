@@ -2,8 +2,8 @@ r"""Lower bounds on the cost of a block: overflow, first and last blocks, and La
 
 **Cost of a block, as searches for prices count it.**
 
-As in trees of prices, overflow is what it takes at least: a block S streams what its nodes hold and share, and the
-largest of their needs, beyond the memory M:
+Overflow counts as its lower bound, the same as in the branch-and-bound trees: a block S streams the bytes that its
+nodes hold and share, and the largest of their needs, beyond the memory M:
 
 .. math:: \mathrm{overflow}(S) \ge \tfrac1B \max\Big(0, \mathrm{held}(S) + \max_{v \in S} \mathrm{need}(v) - M\Big).
 
