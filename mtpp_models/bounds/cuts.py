@@ -169,7 +169,7 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
 
 
 def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline) -> tuple[IntArray, bool]:
-    """(n, n) costs of pairs that cost more than `threshold`, others 0; and whether all were computed."""
+    """(n, n) bounds of pairs above `threshold` [2^-36 of the cutoff], others 0; and whether all were computed."""
     pairs = PairCuts(cuts, threshold, deadline)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
@@ -462,7 +462,7 @@ class _Sides:
         return least[passes], self._time[passes]
 
     def _holds(self, sides: list[_Side], goal: float) -> bool:
-        """Whether the two sides of a node prove that some block costs at least the goal."""
+        """Whether the two sides of a node prove that some block of every partition costs at least the goal."""
         before, behind = (self._averages(side, goal) for side in sides)
         return bool((np.maximum(before, behind[::-1]) >= goal).all())
 

@@ -240,7 +240,10 @@ class _StagesOfKinds:
         return math.inf if lacking == 0 else max(-1.0, MOST_TOKENS - lacking)
 
     def best(self, context: float, cost: float) -> Partition:
-        """A cut with the least time among those with the largest context, at least `context`."""
+        """A cut with the largest context among those with a time per batch of at most `cost`.
+
+        `context` is a value that such a cut reaches.
+        """
         path = self._holding(cost) if self.sums is None else self._waiting(self.sums, context, cost)
         block, kind = np.zeros(self.instance.graph.n, dtype=np.int64), np.full(self.instance.k, IDLE)
         for b, start in enumerate(path.starts.tolist()):

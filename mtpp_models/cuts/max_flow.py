@@ -32,7 +32,7 @@ _ROOT, _NOBODY = -2, -1
 
 
 class FlowNetwork(NamedTuple):
-    """Arcs in compressed rows, each next to its reverse; the nodes of the graph come first."""
+    """A flow network: arcs in compressed rows, each with its reverse; the nodes of the graph come first."""
 
     start: IntArray  # (N + 1,): the arcs of node v are ``start[v]`` to ``start[v + 1]``
     head: IntArray  # (a,): where each arc leads

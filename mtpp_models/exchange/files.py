@@ -65,7 +65,7 @@ class BuiltModel:
         return Labels(self.data.instance.graph)
 
     def legend(self, names: str) -> list[str]:
-        """Comment lines for a model's file; full names stand in the file `names`."""
+        """Comment lines for a model's file; full names of variables are in the file `names`."""
         instance, unit = self.instance, self.instance.time_unit
         kinds = [kind.name for kind in instance.machines.kinds]
         on = (
@@ -417,7 +417,7 @@ def read_solution(built: BuiltModel, path: str | Path) -> Solution:
 
 
 def stated_time(built: BuiltModel, value: float) -> float:
-    """The time of a stated bound on the objective; for a strengthened model at most its cutoff."""
+    """A bound on the objective as a time [time unit]; for a strengthened model at most its cutoff."""
     return min(value * built.unit, built.cutoff)
 
 
@@ -456,7 +456,10 @@ def _check_rows(built: BuiltModel, file: SolutionFile) -> None:
 
 
 def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition) -> None:
-    """Refuse a stated optimum above the cost of its partition; warn about other solutions above it."""
+    """Check the objective that a file states against the cost of its partition.
+
+    An `InputError` if it is stated to be optimal and above that; a warning if it is above that and not optimal.
+    """
     if file.objective is None or file.objective * built.unit <= partition.bottleneck * (1 + _SLACK):
         return
     claim = f"it says {file.objective * built.unit:.6g}, and its partition costs {partition.bottleneck:.6g}"
@@ -490,7 +493,7 @@ _BROKEN = 1e-6
 
 
 class InfeasibleRow(NamedTuple):
-    """A row of an infeasible set of rows."""
+    """A row of an irreducible infeasible set of rows."""
 
     name: str  # in the file of the model
     words: str  # what the row says, as the model documents it

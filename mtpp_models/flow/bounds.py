@@ -345,7 +345,7 @@ class Bracket(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Bound on the flow through a group of devices that step together."""
+    """Upper bound on the flow through a group of devices with the same tick (length of a step)."""
 
     flow: float  # requests/s
     brackets: list[list[Any]]  # brackets that together exclude larger flows, as members of a file

@@ -28,7 +28,7 @@ class ScaledInstance:
 
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
-        """Scale by the cost of `start` in the models, else by an estimate of the optimum."""
+        """The coefficients in units of the cost of `start` in the models, else of an estimate of the optimum."""
         if not instance.is_alike:
             return ScaledKinds.near(instance, start)
         if start is not None:
@@ -152,7 +152,7 @@ class ScaledKinds(ScaledInstance):
 
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledKinds:
-        """Scale by the bottleneck of `start`, else by an estimate of the optimum."""
+        """The coefficients in units of the bottleneck of `start`, else of an estimate of the optimum."""
         if start is not None and start.bottleneck > 0:
             return cls(instance, start.bottleneck, 1.0 + _ROUNDING)
         return cls(instance, max(simple(instance), one_block(instance).bottleneck / instance.k) or 1.0)
@@ -164,7 +164,7 @@ class ScaledKinds(ScaledInstance):
 
     @property
     def is_free(self) -> bool:
-        """Whether all nodes in one block are an answer."""
+        """Whether one block with all nodes is feasible."""
         return super().is_free and bool(self.instance.able.all())
 
     @property
@@ -180,13 +180,13 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def works(self) -> FloatArray:
-        """(T, n) work of each node on each kind; 0 where it cannot run, and capped as transfer times are."""
+        """(T, n) work of each node on each kind [unit]; 0 where it cannot run, and capped as transfer times are."""
         works = np.minimum([alone.work for alone in self.of_kinds], self._cap)
         return np.where(self.instance.able, works, 0.0)
 
     @cached_property
     def cut_times(self) -> FloatArray:
-        """(T, e) bytes / B of each of `tensors`."""
+        """(T, e) transfer time, bytes / B, of each of `tensors` on each kind [unit]."""
         times = [[alone.cut_time[t] for t in self.tensors] for alone in self.of_kinds]
         return np.minimum(np.reshape(times, (len(times), len(self.tensors))), self._cap)
 
@@ -200,7 +200,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def most_moved(self) -> FloatArray:
-        """(T,) time of all tensors on a device of each kind."""
+        """(T,) sum of the transfer times of all tensors on each kind [unit]."""
         if self.pair_times is None:
             return self.cut_times.sum(axis=1)
         return np.full(self.instance.kinds, self.pair_times.max(axis=(1, 2)).sum())

@@ -95,7 +95,7 @@ def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, c
 
 
 def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]) -> tuple[Case, ...]:
-    """Cases for the cheapest block on each kind, with its share of all speeds."""
+    """A case for each kind of device: its cheapest block whose work is at least the kind's share of the total."""
     weights = _shares(data)
 
     def middle(partition: Partition) -> IntArray:

@@ -245,7 +245,10 @@ def _solve(incumbent: _Incumbent, heads: Heads, time: float, controls: Controls)
 def _question(
     data: ScaledPlacement, unit: float, shortest: float, longest: float, controls: Controls
 ) -> dict[str, Any]:
-    """The question in whole numbers of units, rounded down, for steps that take from `shortest` to `longest`."""
+    """The question for the CP-SAT process as JSON members, with times in whole units, rounded down.
+
+    Steps take from `shortest` to `longest`, in multiples of the step time of the start.
+    """
 
     def whole(time: float) -> int:
         return int(time / unit * (1 - ROUNDING))

@@ -156,7 +156,7 @@ def _hold(relaxed: list[_Room], ceiling: float, deadline: Deadline) -> bool:
 
 
 class _OutOfTimeError(Exception):
-    """The deadline has passed, or tables are too large."""
+    """Signal that the deadline has passed, or that tables are too large."""
 
 
 class _Tables(NamedTuple):

@@ -46,7 +46,7 @@ _PROOF_ALONE = {
 
 
 def version() -> str | None:
-    """Version of the library."""
+    """Version of the HiGHS library."""
     return f"{highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 
 

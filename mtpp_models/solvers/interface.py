@@ -218,7 +218,7 @@ class Controls:
 
 @dataclass(frozen=True)
 class SolverOutcome:
-    """Answer of a solver."""
+    """Outcome of a solver run."""
 
     termination: Termination
     bound: float | None = None  # proved dual bound as the solver states it; None if it has none

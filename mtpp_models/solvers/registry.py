@@ -217,7 +217,7 @@ def _glpk(controls: Controls) -> dict[str, Any]:
 
 
 def _direct(gap: str, controls: Controls) -> dict[str, Any]:
-    """Options of libraries that Pyomo calls directly; `gap` is their name for the relative gap."""
+    """Solver options for libraries called without a file: gap, threads, seed, time; `gap` names the relative gap."""
     options = controls.options
     return {gap: options.gap, "threads": options.threads, "randomseed": options.seed, **_limit("timelimit", controls)}
 

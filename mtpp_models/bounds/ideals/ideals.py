@@ -116,7 +116,7 @@ class Listing:
         return len(self.branches.first) > 0
 
     def partition(self, chains: Chains) -> Partition:
-        """The chain of ideals up to all nodes, as a partition of the original instance."""
+        """The partition of the original instance by the chain of blocks that ends at the ideal of all nodes."""
         n = self.instance.graph.n
         block, image = np.zeros(n, dtype=np.int64), np.arange(n)  # of the nodes of each listed ideal
         ideal = len(self.lattice.ideals) - 1
@@ -388,7 +388,7 @@ class Ideals:
         return Result(IDEALS, instance, best, Bound(self._value, IDEALS, self._optimal, self._witness))
 
     def _searches(self) -> InTurns[None]:
-        """Search to the end; repeat where rounding left a gap that a better partition makes smaller."""
+        """Search to the end; search again if rounding left a gap that the better partition reduces."""
         begins = True
         while begins:
             before = self._start.bottleneck
@@ -484,7 +484,7 @@ def _chains_below(goal: float, enough: float, listing: Listing, passing: Passing
 
 
 def _least_cost(partition: Partition, listing: Listing) -> float:
-    """Bottleneck of a partition whose peaks are those of `Listing.least_peaks`."""
+    """Bottleneck of a partition with the peaks of `Listing.least_peaks`, a lower bound on its cost [time unit]."""
     platform, terms = partition.instance.platform, partition.costs
     resident_bytes = partition.param_bytes + partition.state_bytes + listing.least_peaks(partition)
     over = np.maximum(0.0, resident_bytes - platform.memory)

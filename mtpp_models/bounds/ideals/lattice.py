@@ -327,7 +327,7 @@ def _exchange(row: int, to: int, words: Words, key: np.uint64, salt: Words, bran
 
 @compiled
 def _rename(nodes: Indices, row: int, to: int, branches: Branches) -> None:
-    """Rename nodes as `_exchange` moves their branches, and sort them."""
+    """Renumber nodes, in place, by the exchange of branches of `_exchange`, and sort them."""
     for e in range(len(nodes)):
         r = branches.row[nodes[e]]
         if to <= r <= row:
@@ -367,7 +367,7 @@ def _write_covers(
 
 @compiled
 def _slot(slots: Indices, ideals: Words, key: np.uint64, words: Words) -> int:
-    """The slot of this ideal in the hash table, or the free slot where it belongs."""
+    """Index of the slot of this ideal in the hash table, or of the free slot where it is to be inserted."""
     slot = np.int64(key & np.uint64(len(slots) - 1))
     while slots[slot] >= 0 and not _equal(ideals[slots[slot]], words):
         slot = (slot + 1) & (len(slots) - 1)

@@ -119,7 +119,7 @@ class Gains(NamedTuple):
 
     @classmethod
     def none(cls, n: int) -> Gains:
-        """Gains before any decision."""
+        """Pseudo-costs before any decision, all 0."""
         return cls(np.zeros((2, n)), np.zeros((2, n)))
 
 
@@ -132,7 +132,7 @@ def note(gains: Gains, node: int, decision: int, rise: float) -> None:
 
 @compiled
 def stakes_of(state: NDArray[np.int8], question: BlockQuestion) -> FloatArray:
-    """Weight of each free node, (n,): its worth and a part of the worth of nodes it excludes; 0 if not free."""
+    """(n,) branching weight of each undecided node: its worth and a part of the worth of nodes it excludes; else 0."""
     free, stakes = np.flatnonzero(state == 0), np.zeros(len(state))
     for v in free:
         stakes[v] = max(_LEAST_GAIN, question.worth[v])

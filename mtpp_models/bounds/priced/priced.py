@@ -183,7 +183,7 @@ class _Climb:
         return low and self.value >= self._ceiling * (1 - _AT_CEILING)
 
     def _suited(self, deadline: Deadline) -> float:
-        """The next goal, at most the ceiling, with prices fitted to it [time unit]."""
+        """The next goal, at most the ceiling [time unit], after the price search has been run for it."""
         search, goal = self._search, self._goal or self._ceiling
         goal = max(self.value, min(goal, self._ceiling))
         search.aim(goal)

@@ -74,7 +74,7 @@ class BlockTree:
 
     @property
     def prices(self) -> FloatArray:
-        """(n,) prices of the nodes: a block may be worth 1, all nodes together at least k."""
+        """(n,) prices of the nodes in multiples of a block's share: all nodes together are worth at least k."""
         return self._question.worth
 
     @property
@@ -107,7 +107,10 @@ class BlockTree:
         self._begin()
 
     def aim(self, goal: float, deadline: Deadline | None = None) -> None:
-        """Set the goal of the next search; if it is lower, finished leaves and pairs apart are kept."""
+        """Set the goal of the next search.
+
+        If it is lower, finished leaves and pairs of nodes that cannot share a block are kept.
+        """
         apart = self._question.apart
         if goal > self._goal:
             self._reopen()
@@ -181,7 +184,7 @@ class BlockTree:
             idle.share(donor)
 
     def _begin(self) -> None:
-        """Start the tree again with one leaf, in which nothing is decided."""
+        """Restart the tree with one open leaf, without decisions."""
         self._parts, self._aside = self._parts[:1], []
         self._parts[0].begin()
 

@@ -107,7 +107,7 @@ class QuickPrices:
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _goals(self, floor: float, upper: float, deadline: Deadline) -> Iterator[float]:
-        """Yield goals as they are proved: by all guesses at first, then by the fastest, then by the others."""
+        """Yield goals as they are proved: first by all guesses of prices, then by the fastest, then by the others."""
         if self._value <= floor and deadline.left < math.inf:  # who wins a race depends on the clock
             yield from self._race(floor, upper, deadline)
         if self._value <= floor:
@@ -219,7 +219,7 @@ class Climb:
 
     @property
     def is_over(self) -> bool:
-        """Whether too many goals in a row were refuted by blocks."""
+        """Whether blocks prevented too many goals in a row."""
         return self.failures >= _FAILURES
 
     def goals(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:

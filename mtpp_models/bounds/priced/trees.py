@@ -52,7 +52,7 @@ class Leaves(NamedTuple):
 
     @classmethod
     def root(cls, n: int) -> Leaves:
-        """Tree with one leaf in which nothing is decided, and room for a path down."""
+        """The root, a leaf without decisions, and room for the open leaves along one path."""
         size = 2 * n + 2
         nothing = np.zeros(size, dtype=np.int64)
         return cls(np.zeros((size, n), dtype=np.int8), np.full(size, float(UNIT)), nothing, nothing.copy())
@@ -177,12 +177,12 @@ class TreePart:
 
     @classmethod
     def none(cls, question: BlockQuestion, max_decisions: int) -> TreePart:
-        """A part without leaves, for `max_decisions` decisions."""
+        """A part without leaves, with room for `max_decisions` entries of decisions."""
         n = len(question.worth)
         return cls(Leaves.root(n), Flows.of(question), Gains.none(n), max_decisions)
 
     def begin(self) -> None:
-        """Start with one leaf, in which nothing is decided."""
+        """Restart with one open leaf, without decisions."""
         self.leaves, self.lost = Leaves.root(self.leaves.decided.shape[1]), False
         self.open, self.done = 1, 0
         self.flows.row[:] = -1
