@@ -128,8 +128,8 @@ class Claim:
     method: str  # one that this project has
     value: float  # in the time unit of the work
     parameters: Value  # data for its check, such as the nodes that the bound rests on
-    solver: str | None  # one of `SOLVER_NAMES`
-    version: str | None  # of the solver
+    solver: str | None  # the solver that proved it, one of `SOLVER_NAMES`
+    version: str | None  # version of the solver
     recheck: str  # stated kind of check
     kind: str  # true kind of check
 
@@ -140,10 +140,10 @@ class Envelope:
 
     file: str
     instance: Any  # the question
-    cost: float | None  # of the answer
+    cost: float | None  # cost of the answer
     bound: float | None  # the best of the bounds
     ratio: float | None  # cost over bound
-    claims: tuple[Claim, ...]  # one a bound
+    claims: tuple[Claim, ...]  # one for each bound
     question_hash: str  # as the file states it
 
     #: Words for the answer and its cost.
@@ -157,7 +157,7 @@ class Envelope:
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         return str(self.instance.question_words)
 
     @property
@@ -237,7 +237,7 @@ def envelope(fields: Mapping[str, Value], problem: str) -> dict[str, Any]:
 
 
 def bound_members(method: str, value: float, witness: Mapping[str, Any], problem: str, **origin: Any) -> dict[str, Any]:
-    """A bound as a member of a file; parts of its witness that no check reads are kept as its origin."""
+    """JSON object of a bound; parts of its witness that no check reads go, with `origin`, into its provenance."""
     read_by_check = WITNESSES.get(method, ())
     free = origin | {name: item for name, item in witness.items() if name not in read_by_check}
     return {

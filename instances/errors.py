@@ -183,8 +183,8 @@ def one_of(choices: Iterable[object], value: object) -> str:
 def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
     """End of a message about an unknown name: the nearest of `names`, if any is near, and then `rest`.
 
-    Near is what is written much alike, what begins much alike, what is an abbreviation with the same beginning, and of
-    two letters what has the same first one.
+    Near are names of similar spelling, names with a similar beginning, abbreviations with the same first letter, and
+    for a name of two letters those with the same first one.
 
     Examples
     --------

@@ -141,12 +141,12 @@ class Status(Enum):
 class Moment:
     """State of knowledge at a moment of a run."""
 
-    method: str  # at work
+    method: str  # the method at work
     began: float  # seconds from the start of the run to the start of the method's turn, by the clock of time limits
-    seconds: float  # since the begin of the run, by that clock
-    cpu_seconds: float  # of processors since then, of solvers that are programs once they have ended
-    cost: float | None = None  # of the best answer
-    bound: float | None = None  # the best one
+    seconds: float  # seconds since the start of the run, by that clock
+    cpu_seconds: float  # processor seconds since the start of the run; those of solver programs once they have ended
+    cost: float | None = None  # cost of the best answer so far
+    bound: float | None = None  # the best bound so far
 
 
 _BEGIN = Moment(method="", began=0.0, seconds=0.0, cpu_seconds=0.0)

@@ -139,9 +139,9 @@ def _destination(v: int, k: int, device: IntArray, neighbour_start: IntArray, ne
 #: Is told what is being done, and the best time so far.
 Tell = Callable[[str, float], None]
 
-#: How many lanes climb, and with which part of the search each time.
+#: How many walks (`Lane`s) climb, and with which part of the search each time.
 _CLIMBS = ((8, 0.1), (4, 0.1), (2, 0.1))
-#: First temperatures of the annealed lanes, and the last one, in work of the whole graph.
+#: First temperatures of the annealed walks, and the last one, as parts of the work of the whole graph.
 _ORDERED_HOT, _ORDERED_COLD = (0.0006, 0.002), 1e-5
 #: Moves a node where nothing else limits a search, and at most where time does.
 _MOVES, _TIMED_MOVES = 20_000, 100_000
@@ -183,7 +183,7 @@ def search_order(
 
 
 class _Search:
-    """The lanes of one search and the best placement so far."""
+    """State of one search: its walks (`Lane`s) and the best placement so far."""
 
     def __init__(self, instance: PlacementInstance, rng: np.random.Generator, limits: Limits, tell: Tell) -> None:
         size, deadline = instance.graph.n + len(instance.graph.tensors.bytes), limits.deadline

@@ -23,10 +23,10 @@ class Times(NamedTuple):
     """Times of the operations of a plan [s]."""
 
     f: FloatArray  # (S,): forward pass of a microbatch in each stage
-    b: FloatArray  # (S,): backward pass
+    b: FloatArray  # (S,): backward pass of a microbatch in each stage
     cf: FloatArray  # (S - 1,): transfer of a microbatch to the next stage
     cb: FloatArray  # (S - 1,): transfer of its gradient back
-    A: FloatArray  # (S,): AllReduces
+    A: FloatArray  # (S,): AllReduce of each stage
 
     @classmethod
     def of(cls, plan: Plan) -> Times:

@@ -1,4 +1,4 @@
-"""Plans for servers with shared network cards: a search, and the annealing of simulated times."""
+"""Plans for servers with shared network cards: a search, and simulated annealing of simulated step times."""
 
 from __future__ import annotations
 
@@ -558,7 +558,7 @@ def _fitted(plan: Plan, distance: int) -> Plan:
 
 
 def _through_cards(iteration: Iteration, instance: TrainingInstance) -> float:
-    """Time of an AllReduce between all servers, which loads both ports of each."""
+    """Time of an AllReduce between all servers, which loads both ports of each [s]."""
     cluster, ports = instance.cluster, instance.ports
     assert ports is not None
     outside = cluster.server[:, None] != cluster.server

@@ -356,7 +356,9 @@ def _level(
 
 
 def spp(instance: TrainingInstance) -> Iteration:
-    """Plan as the paper does: of the plans of least W with 1, 2, … stages, the one that PE executes fastest.
+    """Plan as the SPP paper does: the fastest, under its schedule PE, of the plans of least W.
+
+    For each number of stages there is one plan of least W, the busy time of its busiest stage or channel.
 
     Raises
     ------

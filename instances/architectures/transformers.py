@@ -187,7 +187,10 @@ def xlnet(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden
 
 
 def _relative_attention(net: NetworkBuilder, x: Tensor, distances: Tensor, apart: Tensor, heads: int) -> Tensor:
-    """Attention whose scores add up content, distance (of both signs, then shifted in place) and segment."""
+    """Attention whose scores add up terms of content, relative distance and segment.
+
+    Distances of both directions are computed, then shifted so that columns align.
+    """
     batch, sequence, hidden = x.shape
     width = hidden // heads
     query, key, value = (net.linear(x, hidden, name, bias=False) for name in ("query", "key", "value"))

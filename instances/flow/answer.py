@@ -21,9 +21,9 @@ class Turns(NamedTuple):
     """Batches of sequences that take turns on a group of devices."""
 
     members: NDArray[np.bool_]  # (n,) the devices of the group
-    in_flight: int  # batches
-    tick: float  # seconds between steps; 0 where no request passes
-    sizes: IntArray  # (n,) sequences of a step of each device, 0 of others
+    in_flight: int  # number of batches in flight
+    tick: float  # time from step to step [s]; 0 where no request passes
+    sizes: IntArray  # (n,) sequences that each device of the group takes in a step; 0 for other devices
 
     def __str__(self) -> str:
         sizes = sorted(set(self.sizes[self.sizes > 0].tolist()))
@@ -148,7 +148,7 @@ class FlowAnswer(Displayed):
 
     @property
     def cost(self) -> float:
-        """Seconds for each request, 1 / flow."""
+        """Time for each request, 1 / flow [s]."""
         return 1 / self.flow if self.flow > 0 else math.inf
 
     def _title(self) -> str:
@@ -180,7 +180,7 @@ class FlowAnswer(Displayed):
 
 
 def _best_tick(instance: FlowInstance, interval: IntArray, rates: FloatArray, in_flight: int) -> float:
-    """Seconds between two steps of the devices for which the most sequences pass; 0 if nothing passes."""
+    """Step interval of the devices [s] that gives the largest flow; 0 if no interval gives any."""
     assert instance.steps is not None
     steps, counts, layer = instance.steps, interval[:, 1] - interval[:, 0], np.arange(instance.layers)
     seconds, room = steps.seconds[instance.kind, counts], (steps.slots // in_flight)[instance.kind, counts]

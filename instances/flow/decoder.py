@@ -44,7 +44,7 @@ class DecoderLayers:
         Raises
         ------
         InputError
-            If it has no layers in a row, or no dimensions of a batch.
+            If it is no decoder, its layers form no chain, or it states no batch size.
         """
         dims = graph.attributes.get("dims", {})
         if "batch" not in dims:

@@ -165,7 +165,7 @@ class FlowInstance(QuestionRecord):
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         links = int((self.rates > 0).sum())
         kinds = "+".join(map(str, self.counts.tolist()))
         digest = digest_of(nameless(self.document()))
@@ -306,17 +306,17 @@ _MEMBERS = ("name", "layers", "kinds", "links")
 class GroupMembers(NamedTuple):
     """Devices that step together."""
 
-    in_flight: int  # batches
-    tick: float  # seconds between steps
-    sequences: Mapping[str, int]  # of a step of each device by its name
+    in_flight: int  # number of batches in flight
+    tick: float  # time from step to step [s]
+    sequences: Mapping[str, int]  # by name of the device, the sequences that it takes in a step
 
 
 class FlowMembers(NamedTuple):
-    """Members of the answer of a file."""
+    """The answer that a file states."""
 
-    intervals: Mapping[str, tuple[int, int]]  # first layer, and the one behind the last, of each device by its name
-    flow: float  # requests/s
-    groups: tuple[GroupMembers, ...] = ()  # of a question with steps
+    intervals: Mapping[str, tuple[int, int]]  # by name of the device, its first layer and the one behind its last
+    flow: float  # [requests/s]
+    groups: tuple[GroupMembers, ...] = ()  # groups of devices; empty if the question has no steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,9 +324,9 @@ class FlowCertificate(Envelope):
     """Certificate of a flow as its file states it."""
 
     instance: FlowInstance
-    interval: tuple[tuple[int, int], ...] | None  # of each device
-    flow: float | None  # requests/s
-    groups: tuple[GroupMembers, ...] = ()  # of a question with steps
+    interval: tuple[tuple[int, int], ...] | None  # first layer of each device, and the one behind its last
+    flow: float | None  # [requests/s]
+    groups: tuple[GroupMembers, ...] = ()  # groups of devices; empty if the question has no steps
 
     answer_name: ClassVar[str] = "placement of layers"
     cost_name: ClassVar[str] = "time"
@@ -519,13 +519,13 @@ class Steps:
         return capacity
 
     def batch(self, in_flight: int, tick: float) -> IntArray:
-        """(T, L + 1) sequences of a step, as many as a tick has time for."""
+        """(T, L + 1) sequences of a step: as many as end within `tick` seconds."""
         fits = (self.sizes <= (self.slots // in_flight)[:, :, None]) & (self.seconds <= tick)
         largest: IntArray = np.where(fits, self.sizes, 0).max(axis=2)
         largest[:, 0] = 0
         return largest
 
     def ticks(self, in_flight: int) -> FloatArray:
-        """Ticks at which a step ends just in time, ascending; other ticks are no better than the next shorter."""
+        """Step intervals [s], ascending, in which a step just ends; others are no better than the next shorter."""
         fits = (self.sizes <= (self.slots // in_flight)[:, :, None]) & (self.seconds < math.inf)
         return np.unique(self.seconds[:, 1:][fits[:, 1:]])

@@ -48,7 +48,7 @@ class QuestionRecord(Displayed):
 
     @property
     def question_words(self) -> str:
-        """One line of text that describes the question, without names."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         raise NotImplementedError
 
     @property

@@ -182,7 +182,7 @@ class Partition(Displayed):
 
     @cached_property
     def tensor_times(self) -> FloatArray:
-        """Time to move each tensor out of the block that makes it, (t,); between kinds to the slowest reader."""
+        """(t,) time to send each tensor from its block [time unit of the graph]; over kinds to the slowest reader."""
         instance, tensors = self.instance, self.instance.graph.tensors
         if instance.is_alike:
             return instance.tensor_time
@@ -196,13 +196,13 @@ class Partition(Displayed):
 
     @cached_array
     def block_costs(self) -> FloatArray:
-        """(k,) cost of each block, eq. (3)."""
+        """(k,) cost of each block, eq. (3) [time unit of the graph]."""
         receive, work, overflow, send = self.costs
         return receive + work + overflow + send
 
     @cached_property
     def bottleneck(self) -> float:
-        """Cost of the slowest block, eq. (4)."""
+        """Cost of the slowest block, eq. (4) [time unit of the graph]."""
         return float(self.block_costs.max())
 
     @property
@@ -248,7 +248,7 @@ class Partition(Displayed):
 
     @property
     def latency(self) -> float:
-        """Time of one inference through the pipeline, k times the bottleneck."""
+        """Time of one inference through the pipeline, k times the bottleneck [time unit of the graph]."""
         return self.instance.k * self.bottleneck
 
     @cached_array
@@ -276,7 +276,7 @@ class Partition(Displayed):
 
     @property
     def fits(self) -> bool:
-        """Whether what every block holds, and its peak, are within the memory."""
+        """Whether each block's parameters, states and peak together fit into its device's memory."""
         return not self.excess.any()
 
     @cached_array

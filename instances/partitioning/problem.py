@@ -234,7 +234,7 @@ class Instance(GraphQuestion):
 
     @cached_property
     def work(self) -> FloatArray:
-        """(T, n) time of each node on a device of each kind; infinite where it cannot run there."""
+        """(T, n) time of each node on a device of each kind [time unit of the graph]; infinite where it cannot run."""
         return self.graph.work[None] if self.works is None else self.works
 
     @property
@@ -327,7 +327,7 @@ class Instance(GraphQuestion):
 
     @cached_property
     def tensor_time(self) -> FloatArray:
-        """Time to move each tensor once, (t,): bytes over bandwidth; 0 for tensors without readers.
+        """(t,) time to move each tensor once [time unit of the graph]; 0 for tensors without readers.
 
         Raises
         ------
@@ -434,7 +434,7 @@ class Instance(GraphQuestion):
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         devices = self._devices_in_words()
         return instance_in_words(self.graph, devices, self.constraints, self.k, self.need, self.by_need)
 

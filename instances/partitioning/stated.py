@@ -248,7 +248,7 @@ class ServingQuestion:
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         runtime = "" if self.source is None else f" for {self.source.runtime}"
         beside = {name: item for name, item in self.document().items() if name != "chain"}
         flight = "" if self.in_flight is None else f", {self.in_flight} in flight"
@@ -292,10 +292,10 @@ def _check(question: ServingQuestion) -> None:
 class StatedStage(NamedTuple):
     """A stage of a cut as a file states it."""
 
-    weights: float  # bytes
+    weights: float  # bytes of its weights
     first_token: float  # bytes of its caches for one token of each sequence in flight
-    activations: float  # bytes
-    context: Limit  # tokens
+    activations: float  # bytes of its activations
+    context: Limit  # largest context that fits [tokens]
 
 
 @dataclass(frozen=True)
@@ -303,8 +303,8 @@ class StatedPoint:
     """A point of a serving front as a file states it: a partition, its bottleneck and its context."""
 
     block: tuple[int, ...]
-    bottleneck: float
-    context: Limit  # tokens
+    bottleneck: float  # [time unit of the graph]
+    context: Limit  # largest context that fits [tokens]
     stages: tuple[StatedStage, ...]
     # Of the device of each stage, None where it is empty; None of devices that are alike.
     kind: tuple[str | None, ...] | None = None
@@ -315,7 +315,7 @@ class StatedFront:
     """The answer of a serving file: a front, and its chosen point."""
 
     front: tuple[StatedPoint, ...]
-    chosen: int  # of the front
+    chosen: int  # index of the chosen point
     runtime: str
     # Of the chosen cut for the runtime; empty if there are none.
     settings: Annotated[str, Named("words")]

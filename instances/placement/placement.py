@@ -246,17 +246,17 @@ class Placement(Displayed):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Run times of nodes and transfers."""
+        """Start and end of each node and transfer, in the time unit of the graph."""
         return run(self.instance, self.device)
 
     @property
     def step_time(self) -> float:
-        """Time from the start of the first node to the end of the last one."""
+        """Time from the start of the first node to the end of the last one [time unit of the graph]."""
         return float(self.timeline.end.max())
 
     @property
     def cost(self) -> float:
-        """The step time."""
+        """The step time [time unit of the graph]."""
         return self.step_time
 
     @property
@@ -403,7 +403,7 @@ class OrderedPlacement(Placement):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Run times of nodes and transfers."""
+        """Start and end of each node and transfer, in the time unit of the graph."""
         return _Sequences(self).timeline()
 
 

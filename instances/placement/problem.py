@@ -140,7 +140,7 @@ class PlacementInstance(GraphQuestion):
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         rate = exact_figures(self.bandwidth, f"bytes/{self.time_unit}")
         unlike = f"unlike devices, up to {rate} {digest_of(self._figures)}"
         words = [f"k {self.devices}", rate if self.is_symmetric and self.works is None else unlike]
@@ -177,24 +177,24 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def work(self) -> FloatArray:
-        """(n,) work that speeds refer to: that of the graph, or the least time of each node on any kind."""
+        """(n,) work that speeds refer to [time unit of the graph]: the graph's, or each node's least time by kind."""
         return self.graph.work if self.works is None else self.works.min(axis=0)
 
     @cached_property
     def times(self) -> FloatArray:
-        """(T, n) time of each node on a device of each kind."""
+        """(T, n) time of each node on a device of each kind [time unit of the graph]."""
         if self.works is not None:
             return self.works
         return np.array([self.graph.work / (kind.speed or 1.0) for kind in self.machines.kinds])
 
     @cached_property
     def total_work(self) -> float:
-        """Time of all nodes in sequence on the fastest device, with which step times are compared."""
+        """Time of all nodes in sequence on the fastest device [time unit of the graph]; the unit of relative times."""
         return float(self.work.sum()) / float(self.speeds.max())
 
     @cached_property
     def lower_bound(self) -> float:
-        """Lower bound on the step time: the work of a longest path, and an even share of all work.
+        """Lower bound on the step time [time unit of the graph]: the work of a longest path, and an even share of all.
 
         Nodes on a path run one after the other, and a device runs one node at a time. All nodes count as on the
         fastest device, shares are by speed. It is rounded down.
@@ -225,16 +225,16 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def tensor_time(self) -> FloatArray:
-        """(t,) time of one transfer of each tensor between the best connected devices: bytes over bandwidth."""
+        """(t,) time of a transfer of each tensor between the best connected devices [time unit of the graph]."""
         with np.errstate(over="ignore"):  # an infinite one is refused
             return self.graph.tensors.bytes / self.bandwidth
 
     def node_time(self, v: int, device: int) -> float:
-        """Time of node v on a device."""
+        """Time of node v on a device [time unit of the graph]."""
         return float(self.times[self.kind[device], v])
 
     def transfer_time(self, t: int, source: int, targets: Sequence[int]) -> float:
-        """Time for which the bus out of `source` moves tensor t; with several targets, that to the slowest of them."""
+        """Time of the bus out of `source` to move tensor t to the slowest of the targets [time unit of the graph]."""
         rate = self.rates[self.kind[source], self.kind[list(targets)]].min()
         return float(self.graph.tensors.bytes[t] / rate)
 

@@ -47,10 +47,10 @@ class Operation:
     """One operation of an iteration."""
 
     kind: str  # ``forward``, ``backward``, ``send`` (activations), ``return`` (gradients) or ``allreduce``
-    stage: int  # that computes; for a transfer, the stage before the channel
+    stage: int  # the stage that computes; for a transfer, the stage before the channel
     microbatch: int | None  # None for an AllReduce
     start: float  # seconds from the start of the iteration
-    end: float  # likewise
+    end: float  # seconds from the start of the iteration
 
 
 class Moments(NamedTuple):
@@ -84,7 +84,7 @@ class Flows(NamedTuple):
     passes: FloatArray  # (4, S): of each kind in each stage [s]
     alone: FloatArray  # (3 S - 2,): of each transfer and AllReduce, if it shares nothing [s]
     speed_load: FloatArray  # (3 S - 2, P): part of each port that it takes at full speed
-    group: IntArray  # (S,): that runs each stage
+    group: IntArray  # (S,): group that runs each stage
     channel: IntArray  # (2 S - 2,): machine of each transfer, -1 between stages of one group
     channels: int  # number of machines
 
@@ -198,7 +198,7 @@ class Simulation:
 
     @property
     def makespan(self) -> Fraction:
-        """Time of the iteration."""
+        """Time of the iteration [s]."""
         return max(end for _, end in (*self.passes.values(), *self.transfers.values()))
 
 

@@ -503,7 +503,7 @@ class TrainingInstance(QuestionRecord):
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         words = [f"{self.microbatches} microbatches", *cluster_in_words(self.cluster)]
         words += [_network_in_words(self.network), memory_in_words(self.memory)]
         words += [f"{exact_figures(self.parameter_copies)} copies of parameters"]

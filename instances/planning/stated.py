@@ -47,9 +47,9 @@ class StatedStage(NamedTuple):
 
     layers: tuple[str, ...]  # names of the first and the last one
     devices: tuple[str, ...]  # names of all of them
-    forward: float  # seconds
-    backward: float  # seconds
-    allreduce: float  # seconds
+    forward: float  # time of a forward pass [s]
+    backward: float  # time of a backward pass [s]
+    allreduce: float  # time of the AllReduce [s]
 
 
 class StatedOrders(NamedTuple):

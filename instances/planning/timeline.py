@@ -248,7 +248,7 @@ class Iteration(Displayed):
 
     @property
     def cost(self) -> float:
-        """The time of the iteration."""
+        """Time of the iteration [s]."""
         return self.time
 
     @property

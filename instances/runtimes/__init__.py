@@ -33,7 +33,7 @@ RUNTIMES = Registry(_ALL, "mtpp.runtimes")
 
 
 def writers(*runtimes: Runtime) -> dict[str, Callable[[Cut], str]]:
-    """Function that writes a cut into stages, for each runtime or for the given ones."""
+    """By runtime name, the function that writes its settings for a cut of the graph; of all runtimes by default."""
     return {runtime.name: runtime.settings for runtime in runtimes or RUNTIMES.values()}
 
 

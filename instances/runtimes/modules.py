@@ -325,13 +325,13 @@ def _parts(cut: LayerCut, version: str) -> list[list[str]]:
 
 
 def _toml(cut: LayerCut) -> str:
-    """The section of a configuration file."""
+    """Section `[parallelism]` of torchtitan's TOML file for a cut, for versions up to 0.2."""
     parts = json.dumps(_parts(cut, "0.2"))
     return f"[parallelism]\npipeline_parallel_degree = {cut.devices}\nmodule_fqns_per_model_part = {parts}\n"
 
 
 def _python(cut: LayerCut) -> str:
-    """The field `parallelism` of a `Trainer.Config`, in Python (from version 0.3 on)."""
+    """Field `parallelism` of torchtitan's `Trainer.Config` for a cut, in Python, for versions from 0.3 on."""
     parts = json.dumps(_parts(cut, "0.3"))
     return (
         "from torchtitan.config import ParallelismConfig\n\nparallelism = ParallelismConfig(\n"

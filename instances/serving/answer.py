@@ -28,11 +28,11 @@ from instances.serving.problem import (
 class Stage:
     """Consecutive layers of a model on some devices of one server."""
 
-    servers: int  # type
-    server: int  # number of it, of this type, in its chain
-    degree: int
-    first: int  # layer
-    end: int  # behind the last layer
+    servers: int  # type of the server
+    server: int  # number of the server among those of its type in its chain
+    degree: int  # tensor degree
+    first: int  # first layer
+    end: int  # layer behind the last one
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Chain:
     """Stages through which batches of sequences pass again and again."""
 
     stages: tuple[Stage, ...]
-    batches: int  # in flight
-    batch: int  # sequences of each
+    batches: int  # batches in flight
+    batch: int  # sequences of each batch
     prompts: bool = False  # whether it takes prompts alone, beside chains that decode
 
 
@@ -234,7 +234,7 @@ class Deployment(Displayed):
 
     @property
     def cost(self) -> float:
-        """Objective: seconds per token of all chains or of each sequence, or the price per token."""
+        """Objective: time per token of all chains or of each sequence [s], or the price per token."""
         if self.instance.objective == "cost":
             return float(self.hourly / 3600 / self.exact_rate)
         return float(1 / self.exact_rate)

@@ -258,10 +258,10 @@ def _within(tokens: Fraction, shape: LayerShape) -> Fraction:
 class _Rates:
     """Rates that t devices of a server reach together, or each of them [1/s, bytes/s]."""
 
-    products: Fraction  # of weights, all devices
-    scores: Fraction  # of attention, all devices
-    memory: Fraction  # all devices
-    link: Fraction  # of an all-reduce, each device
+    products: Fraction  # FLOP/s of all devices in products with weights
+    scores: Fraction  # FLOP/s of all devices in attention
+    memory: Fraction  # bytes/s of all devices' memories
+    link: Fraction  # bytes/s of each device in an all-reduce
 
     @classmethod
     def of(cls, question: DeploymentInstance, servers: Servers, t: int) -> _Rates:

@@ -327,7 +327,7 @@ class DeploymentInstance(QuestionRecord):
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         return ", ".join([*self.question_facts.values(), digest_of(nameless(self.document()))])
 
     @property
@@ -349,33 +349,33 @@ class DeploymentInstance(QuestionRecord):
 class StatedChain:
     """A chain as a file states it."""
 
-    batches: int
-    batch: int
-    # Type of servers, number of the server in its site, degree, first layer, the one behind the last.
+    batches: int  # batches in flight
+    batch: int  # sequences of a batch
+    # Type of servers, number of the server in its site, tensor degree, first layer, the one behind the last.
     stages: tuple[tuple[int, int, int, int, int], ...]
-    weight_bytes: tuple[int, ...]  # of a device of each stage
-    cache_bytes: tuple[int, ...]
-    tpot: float  # [s]
-    ttft: float  # [s]
-    rate: float  # [tokens/s], or prompts of a chain that takes prompts alone
-    prompts: bool = False  # whether it takes prompts alone
+    weight_bytes: tuple[int, ...]  # weights on each device of each stage
+    cache_bytes: tuple[int, ...]  # caches on each device of each stage
+    tpot: float  # time per output token [s]
+    ttft: float  # time to the first token [s]
+    rate: float  # [tokens/s]; [prompts/s] if the chain takes prompts alone
+    prompts: bool = False  # whether the chain takes prompts alone
 
 
 @dataclass(frozen=True)
 class StatedSite:
     """Chains on the same servers, as a file states them."""
 
-    count: int
+    count: int  # equal sites
     chains: tuple[StatedChain, ...]
 
 
 @dataclass(frozen=True)
 class StatedAnswer:
-    """Members of the answer of a file."""
+    """The answer that a file states."""
 
     sites: tuple[StatedSite, ...]
     rate: float  # [tokens/s]
-    price: float | None  # of a million tokens
+    price: float | None  # of a million tokens, in the currency of the servers' prices
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -252,7 +252,7 @@ class LeastPrice(LeastK):
 
     @property
     def open(self) -> list[int]:
-        """Undecided numbers of devices among cheaper choices."""
+        """Total device counts, ascending, of the cheaper choices that are still undecided."""
         return sorted({devices.total for devices in self.undecided})
 
     def sentence(self) -> str:

@@ -454,7 +454,7 @@ def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
 
 
 def _width(chain: ConfiguredChain) -> float:
-    """Bytes of a number in a chain; 8-bit products keep 16-bit numbers."""
+    """Bytes per stored element of a chain's tensors; 2 where only products are 8-bit."""
     check_one_of(f"{chain.name}: dtype", chain.dtype, ELEMENT_BYTES)
     return DTYPES.get(chain.dtype, ELEMENT_BYTES[chain.dtype])
 

@@ -130,7 +130,10 @@ class OwnGraph:
         return fault
 
     def of_front(self, stated: StatedServing) -> str | None:
-        """How chain and constraints of a front differ from those of the caller's decoder; None if they do not."""
+        """First difference of the question of a serving front from the caller's decoder, as a clause; None without one.
+
+        Operators, layers and constraints are compared.
+        """
         if stated.source is None:
             return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
         reading = decoder_words(self._reading(), served=is_decoder(self._graph))
@@ -193,14 +196,14 @@ class Comparisons(NamedTuple):
 
 
 def compare_partition(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Comparisons for the question of a partition."""
+    """Comparisons of the caller's statements and graph with the question of a partition."""
     words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_partition(stated.instance))
     faults = [] if own is None or "devices" not in statements else unstated(stated.instance, statements)
     return Comparisons(words, [f"question: {fault}, you state none" for fault in faults])
 
 
 def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Comparisons for the question of a serving front, with the constraints of its runtime."""
+    """Comparisons of the caller's statements and graph with the question of a serving front, its runtime included."""
     fault = _fault_of_runtime(stated)
     if any(
         len(nodes) == stated.instance.k for _, nodes in stated.instance.constraints.at_least
@@ -214,27 +217,27 @@ def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: Own
 
 
 def compare_placement(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Comparisons for the question of a placement."""
+    """Comparisons of the caller's statements and graph with the question of a placement."""
     return Comparisons(
         of_placement(stated, statements) | _with_graph(own, lambda graph: graph.of_placement(stated.instance)), ()
     )
 
 
 def compare_plan(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Comparisons for the question of a plan of microbatches, and the timing of its layers."""
+    """Comparisons of the caller's statements and graph with the question of a plan of microbatches."""
     words = _by_graph(own, words_of(PlanStepWords)) | of_plan(stated, statements)
     return Comparisons(words | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
 
 
 def compare_grid(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Comparisons for the question of a plan for a global batch, and the timing of its layers."""
+    """Comparisons of the caller's statements and graph with the question of a plan for a global batch."""
     made = _by_graph(own, (*words_of(GridWords), *words_of(TrainedStepWords), "runtime"))
     words = made | of_grid(stated, statements)
     return Comparisons(words | _with_graph(own, lambda graph: graph.of_grid(stated.instance)), ())
 
 
 def compare_flow(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Comparisons for the question of a flow, its decoder and its devices."""
+    """Comparisons of the caller's statements and graph with the question of a flow: its decoder and devices."""
     words = _by_graph(own, ("devices", "memory", "bandwidth"))
     if (steps := stated.instance.steps) is not None:
         in_flight = "any number" if steps.in_flight is None else steps.in_flight
@@ -254,7 +257,10 @@ def _by_graph(own: OwnGraph | None, names: Iterable[str]) -> Compare:
 
 
 def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """Comparisons for the question of a deployment: decoder, servers, traffic, limits."""
+    """Comparisons of the caller's statements and graph with the question of a deployment.
+
+    Decoder, servers, traffic and limits are compared.
+    """
     words = of_deployment(stated, statements)
     return Comparisons(words | _with_graph(graph, lambda graph: graph.of_deployment(stated.instance)), ())
 

@@ -36,7 +36,7 @@ _NOTEBOOK_SECONDS = 2.0
 
 
 class Bar(Protocol):
-    """Protocol of listeners to runs."""
+    """Interface of progress bars, which are told of each finished run."""
 
     def advance(self, run: Run) -> None:
         """Count a run."""

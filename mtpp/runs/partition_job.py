@@ -41,7 +41,7 @@ class RunMethod:
 
     name: str
     sources: str  # hash of that code
-    own: OwnMethod | None = None  # one of a caller
+    own: OwnMethod | None = None  # the caller's own method, if it is one
 
     @property
     def is_search(self) -> bool:
@@ -94,9 +94,9 @@ class RunMethod:
         options : SolveOptions
             For a heuristic only seed and time limit are used.
         start : Partition, optional
-            Of a bound.
+            Partition that a bound starts from.
         patience : float, optional
-            Seconds after which a method of a caller is ended, and some more.
+            Seconds, plus a margin, after which a caller's own method is ended.
         """
         if self.own is None:
             if self.is_search:

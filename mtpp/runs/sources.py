@@ -83,8 +83,9 @@ class Module:
     digest: str  # of its syntax tree
     imports: frozenset[Name]
     bindings: dict[str, Name]  # names that imports give, at the top of the module
-    named: tuple[Path, ...]  # files beside it, if they are there, that its texts name
-    # By the name that is defined, "class.method" for methods, and "" for what counts with all that is taken from it.
+    named: tuple[Path, ...]  # paths beside it that its string literals name; files that exist there are its data
+    # By the name that is defined, "class.method" for methods; "" holds top-level code with effects, which belongs to
+    # every name imported from the module.
     parts: dict[str, tuple[Part, ...]]
 
     @property

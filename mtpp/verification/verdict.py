@@ -158,7 +158,7 @@ def compare(claim: Claim, proved: Fraction, how: str) -> Check:
 
 
 def by_solver(claim: Claim) -> Check:
-    """Check of a claim that is trusted from the solver that it names, and false if it names no solver."""
+    """Check of a claim that rests on trust in the solver that it names; false if it names none."""
     if claim.solver is None:
         return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
     version = f" {printable(claim.version)}" if claim.version else ""
@@ -170,10 +170,10 @@ class Verdict:
     """Verdict on a certificate: cost, checks of its bounds, faults."""
 
     certificate: Envelope
-    cost: Fraction | None  # of the answer, computed here; None if there is none
-    checks: tuple[Check, ...]  # one per bound
+    cost: Fraction | None  # cost of the answer, computed here; None if there is no answer
+    checks: tuple[Check, ...]  # one for each bound
     faults: tuple[str, ...]  # each names a number, what is claimed and what it is
-    standing: str = FEASIBLE  # of the answer, in words
+    standing: str = FEASIBLE  # standing of the answer, in words
     no_answer: InfeasibilityCheck | None = None  # where the file says that there is none
     compared: tuple[str, ...] = ()  # what of the question the caller has stated, and found true
 

@@ -70,7 +70,7 @@ class ServerSpeeds(NamedTuple):
     outside: FloatArray  # (V + 1,): the same between stages in several servers
     load: FloatArray  # (V + 1, V + 1): see `least_loads` [s/byte]
     largest: int  # devices of the largest server
-    card: float  # fastest card
+    card: float  # rate of the fastest card
     half: bool  # whether a card shares its rate between both directions
 
     @classmethod
@@ -295,8 +295,8 @@ class Guarantee:
 
     name: str
     statement: str
-    left: float  # seconds
-    right: float  # seconds
+    left: float  # left side [s]
+    right: float  # right side [s]
 
     @property
     def slack(self) -> float:

@@ -166,7 +166,7 @@ class Controls:
     # Receives the linear relaxation, which is solved in place of the model; None if that is not asked for.
     relaxation: Callable[[Any], None] | None = None
     known: float = 0.0  # a lower bound that others state; it says where to begin, and nothing rests on it
-    improves: bool = True  # whether a solver that can tell the two apart shall search beside its proof
+    improves: bool = True  # whether a solver that can switch this off also seeks better solutions in its proof
     label: str = ""  # of the question and the case, for the file of the log
 
     @property

@@ -1,4 +1,4 @@
-"""Pages of three papers: verdicts as tables."""
+"""Write a page for each of three papers: tables of its numbers beside ours, with verdicts."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class Curve:
 
 
 class PublishedJob(NetworkJob):
-    """The published network, trained for one network alone."""
+    """Job that trains the published policy network on one computation graph alone."""
 
     what = "published"
 
@@ -176,7 +176,7 @@ class PublishedJob(NetworkJob):
 
 
 class RecurrentJob(NetworkJob):
-    """The recurrent planner, trained for one network alone."""
+    """Job that trains the recurrent planner on one computation graph alone."""
 
     what = "recurrent"
 

@@ -122,7 +122,7 @@ def correlations(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Time over SPP in the paper against that here, a point for each cell."""
+    """Plot each planner's time relative to SPP's, less 1 [%]: the paper's on x, ours on y; a point per cell."""
     ax = axes_of(ax, 7, 4.5)
     limit = 100 * max(1.0, float(table[["paper speed-up", "speed-up"]].max().max()))
     ax.plot([0, limit], [0, limit], color="0.8", zorder=0)

@@ -128,7 +128,7 @@ def train_planner(
 
 
 def _features(instance: PlacementInstance) -> Tensor:
-    """(n, f) features of nodes: work, outputs, shares of ancestors and of descendants, waves over depth."""
+    """(n, f) features of nodes: work, outputs, shares of ancestors and of descendants, sines and cosines of depth."""
     graph, relation = instance.graph, relations(instance.graph)
     unit = instance.total_work / graph.n
     outputs = np.bincount(graph.tensors.producer, instance.tensor_time, graph.n)

@@ -80,7 +80,7 @@ class Clockwork:
     longer: float = 1.0
 
     def product(self, product: Product) -> float:
-        """Time of matrix products whose inputs are ready."""
+        """Time of matrix products whose inputs are ready [s]."""
         m, n, k, number, eight = product
         tiles = -(-m // _TILE[0]) * -(-n // _TILE[1])
         turns = -(-tiles // self.device.processors)
@@ -91,23 +91,23 @@ class Clockwork:
         return self.longer * number * (2 * m * n * k / (peak * k / (k + _SHORT_SUM) * useful) + _LAUNCH)
 
     def cast(self, product: Product) -> float:
-        """Time to make 8-bit inputs of the forward pass, and their transposes, of 16-bit numbers."""
+        """Time to make 8-bit inputs of the forward pass, and their transposes, of 16-bit numbers [s]."""
         if not product.eight or self.eight is None:
             return 0.0
         return self.moved(_CAST * product.number * product.m * product.k, 0)
 
     def attention(self, flops: float, *, fused: bool) -> float:
-        """Time of the matrix products of attention, without the memory traffic of unfused attention."""
+        """Time of the matrix products of attention, without the memory traffic of unfused attention [s]."""
         rate = self.device.peak_flops * self.constants.attention * (1.0 if fused else _UNFUSED)
         return self.longer * (flops / rate + _LAUNCH)
 
     def moved(self, size: float, kernels: int = 1) -> float:
-        """Time to read and write `size` bytes of the device's memory."""
+        """Time to read and write `size` bytes of the device's memory [s]."""
         least = size * self.constants.vector / (REACHED * self.device.memory_bandwidth)
         return self.longer * (least + kernels * _LAUNCH)
 
     def sent(self, size: float, link: float | None = None) -> float:
-        """Time of a collective in which each device sends `size` bytes; 0 for 0 bytes."""
+        """Time of a collective in which each device sends `size` bytes [s]; 0 for 0 bytes."""
         rate = REACHED * (self.link if link is None else link)
         return self.longer * (size / rate + _LAUNCH) if size else 0.0
 
@@ -292,7 +292,7 @@ class LayerCosts:
         return self._product(tokens, model.hidden, model.table_width), self.width * tokens * model.table_width
 
     def _product(self, m: float, n: float, k: float) -> float:
-        """Time of a 16-bit product of what comes before or after the layers."""
+        """Time of a 16-bit matrix product of what comes before or after the layers [s]."""
         return self.clock.product(Product(m, n, k, eight=False))
 
     def _joined(self, size: float) -> float:

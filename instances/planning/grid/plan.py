@@ -32,9 +32,9 @@ from instances.records import written
 class MemoryParts(NamedTuple):
     """Memory of a device of each group at its peak [bytes]."""
 
-    weights: FloatArray  # (S,), with those that ZeRO 3 gathers
-    gradients: FloatArray  # (S,)
-    optimizer: FloatArray  # (S,)
+    weights: FloatArray  # (S,): parameters, with those that ZeRO 3 gathers
+    gradients: FloatArray  # (S,): gradients of parameters
+    optimizer: FloatArray  # (S,): states of the optimizer
     stored: FloatArray  # (S,): activations between the passes of all microbatches on their way
     working: FloatArray  # (S,): held while the largest layer recomputes
 
@@ -180,7 +180,7 @@ class GridPlan(Displayed):
 
     @property
     def chain(self) -> ConfiguredChain:
-        """The layers with the times of its microbatches."""
+        """The layers with the times of its microbatches [s]."""
         return self.instance.chain(self.micro_batch)
 
     @property
@@ -348,7 +348,7 @@ class GridPlan(Displayed):
 
     @property
     def cost(self) -> float:
-        """The time of a step."""
+        """Time of a step [s]."""
         return self.time
 
     @property

@@ -284,7 +284,7 @@ class GridInstance(QuestionRecord):
 
     @property
     def question_words(self) -> str:
-        """The question without names, in one line."""
+        """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         servers, state = self.servers, self.state_bytes
         words = [f"{self.global_batch} samples a step", f"{servers.count} servers of {servers.size} devices"]
         inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))

@@ -157,7 +157,7 @@ def _fill(
 
 @compiled
 def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, in_flight: int, room: float) -> float:
-    """Least time to recompute, per microbatch, if `in_flight` microbatches of a run of layers fit into `room` bytes."""
+    """Least time to recompute a microbatch [s] if `in_flight` microbatches of a run of layers fit into `room` bytes."""
     best = np.inf
     for w in range(caps.shape[1]):
         free = (room - caps[t, w]) / in_flight

@@ -90,13 +90,13 @@ class Fields:
 class Attention:
     """Attention whose keys and values are kept for each token."""
 
-    heads: int  # of the queries
-    key_heads: int  # of keys and values, each for several heads of the queries
-    width: int  # of a query and a key
+    heads: int  # heads of the queries
+    key_heads: int  # heads of keys and values, each for several heads of the queries
+    width: int  # elements of a query, and of a key
     value_width: int
     window: int | None = None  # tokens that are attended to, the newest included; None for all
     chunked: bool = False  # whether the window is one of parts of the sequence that attend to themselves alone
-    bias: bool = False  # of queries, keys and values
+    bias: bool = False  # whether the products for queries, keys and values have biases
     output_bias: bool = False
     norms: tuple[int, int] = (0, 0)  # parameters of the norms of queries and of keys
     gate: int = 0  # outputs of a product of the layer's input that multiplies the output: a head's, or all; 0 without

@@ -1,4 +1,4 @@
-"""Whether weights of devices, or prices of devices and links, exclude a flow, in whole numbers."""
+"""Check, in whole numbers, that device weights, or device and link prices, prove a flow impossible."""
 
 from __future__ import annotations
 

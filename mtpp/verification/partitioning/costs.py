@@ -162,7 +162,7 @@ _SHOWN = 3
 def find_breach(
     instance: Instance, exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]
 ) -> str | None:
-    """Find the first rule that a partition violates; None if there is none.
+    """Find the first rule that a partition breaks: constraints, kinds of devices, memory; None without one.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def find_breach(
     exact : ExactInstance
         The same question in exact numbers.
     block, order, kind : sequence of int
-        A partition without fault; the kind of the device of each block.
+        Block and order of a well-formed partition, which may still break constraints; the kind of each block's device.
     """
     constraints, names = instance.constraints, instance.graph.names
 

@@ -105,9 +105,9 @@ class BlockRow(NamedTuple):
 
     kind: int
     states: NDArray[np.bool_] | None = None  # devices used before them, or the device of a fixed order; None: all
-    cost: int = 1  # of a unit of the kind's cost without transfers
-    received: int = 0  # of a unit of bytes
-    sent: int = 0
+    cost: int = 1  # price of a unit of the kind's cost without transfers
+    received: int = 0  # price of a unit of bytes that comes in
+    sent: int = 0  # price of a unit of bytes that goes out
     goal: int | None = None  # each costs less; None: whatever it costs
 
 
@@ -260,9 +260,9 @@ class Block(NamedTuple):
     """A set of nodes as bits, with its work on each kind and its memory."""
 
     nodes: int
-    works: Sequence[int]  # of each kind
-    held: int  # units of bytes, without shared parameters
-    need: int  # the largest one of a node
+    works: Sequence[int]  # work on each kind
+    held: int  # units of bytes held, without shared parameters
+    need: int  # largest need of a node
 
     @classmethod
     def empty(cls, exact: ExactInstance) -> Block:

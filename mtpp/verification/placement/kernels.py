@@ -21,7 +21,8 @@ class Side(NamedTuple):
     start: IntArray  # (n + 1,) the nodes before node v are before[start[v] : start[v + 1]]
     before: IntArray
     sends: IntArray  # least time of the transfer along each of these edges
-    spare: int  # pause to subtract from the time of the nodes before another on its device: 0 forwards, else the gap
+    # Pause after the last of a device's nodes, which does not count: the node gap backwards in time, 0 forwards.
+    spare: int
 
 
 class Rows(NamedTuple):
@@ -163,7 +164,10 @@ def _through(
     rest: IntArray,
     early: IntArray,
 ) -> int:
-    """Earliest end on one device of the nodes that must share it with a node, and of `count` further nodes."""
+    """Earliest end if one device runs all nodes that must share a given node's device, and the first `count` others.
+
+    The others are counted by rank.
+    """
     time, none = 0, True
     for i in range(len(by_start)):
         if rank[i] < count:

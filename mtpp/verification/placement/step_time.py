@@ -43,16 +43,16 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A question of placement as plain lists, in integers of a unit or in floats."""
+    """A question of placement as plain lists; times are integers or floats, in multiples of `unit`."""
 
     unit: Fraction  # in the time unit of the work
-    node_time: Callable[[int, int], float]  # of a node on a device
-    move_time: Callable[[int, int, int], float]  # of a tensor from a device to another one
+    node_time: Callable[[int, int], float]  # time of a node on a device
+    move_time: Callable[[int, int, int], float]  # time of a tensor from a device to another one
     outputs: list[list[int]]  # tensors of each node
-    readers: list[list[int]]  # of each tensor
-    node_gap: float
-    transfer_gap: float
-    broadcast: bool
+    readers: list[list[int]]  # nodes that read each tensor
+    node_gap: float  # pause of a device after a node with work
+    transfer_gap: float  # pause of a bus after a transfer
+    broadcast: bool  # whether one transfer serves all devices
 
     @classmethod
     def exact(cls, instance: PlacementInstance) -> Step:
@@ -198,10 +198,10 @@ class Step:
 class _Kinds(NamedTuple):
     """Kinds of devices as lists."""
 
-    kind: list[int]  # of each device
-    work: list[list[float]]  # of each node, for each kind or once for all
-    speeds: list[float]  # of each kind
-    rates: list[list[float]]  # from each kind to each
+    kind: list[int]  # kind of each device
+    work: list[list[float]]  # a row for each kind, or one for all, with the work of each node
+    speeds: list[float]  # speed of each kind
+    rates: list[list[float]]  # bytes per unit of time from each kind (row) to each kind
 
 
 def _kinds(instance: PlacementInstance) -> _Kinds:
@@ -291,14 +291,14 @@ class TimeBounds:
     """Bounds on times, proved for all steps or for those that take at most `limit`, in integers of `unit`."""
 
     unit: Fraction  # in the time unit of the work
-    work: IntArray  # on the fastest device
-    rest: IntArray  # after each node
-    gap: int  # the rest of a node with work
-    capacity: Fraction  # of all devices, in fastest ones
+    work: IntArray  # (n,) time of each node on the fastest device
+    rest: IntArray  # (n,) pause of its device after each node
+    gap: int  # pause after a node with work
+    capacity: Fraction  # speeds of all devices together, relative to the fastest one
     sides: tuple[Side, Side]
     ceiling: int  # what a time counts as at most
-    early: IntArray  # when nodes can start
-    late: IntArray  # least times after the end of nodes
+    early: IntArray  # (n,) earliest start of each node
+    late: IntArray  # (n,) least time from the end of each node to the end of the step
     group: IntArray  # nodes of one group are on one device
     limit: int = -1  # none if negative
 

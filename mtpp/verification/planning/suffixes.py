@@ -65,7 +65,7 @@ class Rates(NamedTuple):
     inside: FloatArray  # (V + 1,): slowest link of a transfer within a server, by both ends together
     outside: FloatArray  # (V + 1,): the same of any other
     loads: FloatArray  # (V + 1, V + 1): least seconds a byte on a card, not all in one server; below 0 if they are
-    card: float  # fastest card
+    card: float  # rate of the fastest card
     size: int  # devices of the largest server
     half: bool  # whether cards carry one direction at a time
 

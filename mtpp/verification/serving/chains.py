@@ -116,7 +116,10 @@ class ExactStages:
         return max(computed * b, _rounded(self.ends[1] * logits / memory)) // _UNITS
 
     def _times(self, b: int) -> IntArray:
-        """(T, D, L + 1) prefix sums of the times of layers, the head with the last layer [10^-12 s]."""
+        """(T, D, L + 1) prefix sums over layers of their times [10^-12 s]; the head counts with the last layer.
+
+        T types of servers, D tensor degrees and L layers.
+        """
         rows, alone = [], self.question.prefill == "prompts"
         for servers in self.question.servers:
             of_servers = []
@@ -133,7 +136,7 @@ class ExactStages:
         return np.array(rows, dtype=np.int64)
 
     def prompts(self) -> IntArray:
-        """(T, D, L + 1) prefix sums over layers of the times of a single prompt [10^-12 s]."""
+        """(T, D, L + 1) prefix sums over layers of the times of one prompt [10^-12 s]; dimensions as in `_times`."""
         rows = []
         for servers in self.question.servers:
             of_servers = []
@@ -219,12 +222,12 @@ class ExactStages:
 
 @dataclass(frozen=True)
 class Goal:
-    """Limits of a chain [10^-12 s], and sequences in flight."""
+    """Limits of a chain, and sequences in flight."""
 
-    sequences: int
-    longest: int
-    limit: int
-    patience: int
+    sequences: int  # in flight
+    longest: int  # most time of one stage [10^-12 s]
+    limit: int  # most time of all stages together [10^-12 s]
+    patience: int  # most time of a prompt in all stages [10^-12 s]
 
 
 #: Labels of a state at most; more of them leave a question open.

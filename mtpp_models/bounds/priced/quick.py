@@ -117,7 +117,7 @@ class QuickPrices:
             yield from climb.goals(max(floor, self._value), upper, deadline)
 
     def _race(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
-        """Yield goals proved by all guesses that are still in the race; slow guesses drop out.
+        """Yield goals that all remaining guesses of prices have proved; slow guesses drop out.
 
         It ends with one guess, or when a proof takes a large part of the time.
         """

@@ -165,9 +165,10 @@ class BlockQuestion(NamedTuple):
 
 
 class Flows(NamedTuple):
-    """Saved maximum flows of p nodes of the tree, from which the flows of their children start.
+    """Maximum flows of tree nodes, kept in p slots for their children to start from.
 
-    Slot 0 holds the flow of the current node, slot 1 a copy of it, to be restored after trial decisions.
+    Slot 0 holds the flow of the current node, slot 1 a copy of it, to be restored after trial decisions. In the shapes,
+    1 or 5 is the number of cases of `BlockQuestion`; the network has a arcs and N nodes.
     """
 
     row: IntArray  # (p,): the leaf whose flow starts from this one, -1 if none

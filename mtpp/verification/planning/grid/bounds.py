@@ -113,11 +113,11 @@ class Setting:
 
     question: GridInstance
     chain: ConfiguredChain
-    tensor: list[int]
-    cp: int
-    ep: int
-    d: int
-    zero: int
+    tensor: list[int]  # degrees of tensor parallelism that stages may have
+    cp: int  # degree of context parallelism
+    ep: int  # degree of expert parallelism
+    d: int  # pipelines
+    zero: int  # stage of ZeRO
     spread: bool = False  # whether each pipeline lies in one server, and not all of them in the same
     _fronts: dict[tuple[int, float, tuple[tuple[int, int], ...]], list[Point]] = field(default_factory=dict)
 
@@ -149,7 +149,7 @@ class Setting:
         return float(self.M * sum(least) / self.K)
 
     def least_below(self, ceiling: float, clock: Clock, across: bool = False) -> float:
-        """Least of max(Z1, Z2), two lower bounds on a plan's time, over plans below the ceiling.
+        """Lower bound [s] on the time of plans below the ceiling: least of max(Z1, Z2), defined in the module's text.
 
         With `across`, over plans in which some neighbouring stages are in two servers.
         """
@@ -205,7 +205,7 @@ class Setting:
         return best
 
     def least_in_several(self, ceiling: float, clock: Clock) -> float:
-        """Least of max(Z1, Z2) over plans in several servers."""
+        """Lower bound [s] on the time of plans below the ceiling that use several servers: least of max(Z1, Z2)."""
         least = self.least_below(ceiling, clock, across=True)
         wide = any(t * self.cp > self.question.servers.size for t in self.tensor)
         if self.d > 1 or wide:
@@ -239,11 +239,11 @@ class Setting:
         return self._plain(t, layer, layer + 1)[4]
 
     def after(self, t: int, i: int, j: int) -> float:
-        """Time after the last backward pass of a stage with layers i … j - 1 [s]."""
+        """Time of the work after the last backward pass of a stage with layers i … j - 1 [s]."""
         return self._plain(t, i, j)[2]
 
     def passes(self, t: int, i: int, j: int, resident: int, more: float = 0.0) -> float | None:
-        """Time of both passes of layers i … j - 1 if they fit with `more` bytes of room [s]; else None."""
+        """Time of both passes of layers i … j - 1 [s]; None if they do not fit into the memory and `more` bytes."""
         stage = self._stage(t, i, j, resident, more)
         return None if stage is None else stage[0]
 
@@ -273,7 +273,11 @@ class Setting:
     def _stage(
         self, t: int, i: int, j: int, resident: int, more: float = 0.0
     ) -> tuple[float, float, float, float] | None:
-        """Times of a stage with layers i … j - 1 [s]: both passes, forward pass, after the last pass, transfer."""
+        """Times of a stage with layers i … j - 1 [s]; None if it does not fit into memory.
+
+        They are those of both passes, of the forward pass, of the work after the last backward pass, and of the
+        transfer to the next stage.
+        """
         (forward, flow), backward, after, room, c = self._plain(t, i, j)
         again = self._again(t, i, j, resident, room + more)
         if again is None:
@@ -321,7 +325,7 @@ class Setting:
         return None if servers == 1 else self.d // servers * self.cp
 
     def _again(self, t: int, i: int, j: int, resident: int, room: float) -> float | None:
-        """Least time of recomputation with which `resident` microbatches fit; None if none does."""
+        """Least time of recomputation [s] with which `resident` microbatches fit into memory; None if none does."""
         counts: dict[int, int] = {}
         menus: dict[int, list[Configuration]] = {}
         for layer in range(i, j):
@@ -338,7 +342,7 @@ class Setting:
     def _front(
         self, t: int, cap: float, counts: tuple[tuple[int, int], ...], menus: dict[int, list[Configuration]]
     ) -> list[Point]:
-        """Pareto front of (bytes, time) over the configurations of given numbers of layers."""
+        """Pareto front of (bytes stored, time to recompute [s]) over the configurations of given numbers of layers."""
         key = (t, cap, counts)
         if key not in self._fronts:
             points: list[Point] = [(0.0, 0.0)]
@@ -352,7 +356,10 @@ class Setting:
 
 
 def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
-    """Pareto front of (bytes, time) over divisions of equal layers among configurations with buffers up to `cap`."""
+    """Pareto front over divisions of `count` equal layers among configurations with buffers up to `cap`.
+
+    Points are (bytes stored, time to recompute [s]).
+    """
     plain = _both(menu[0])
     menu = [way for way in menu if way.working_bytes <= cap]
     if not menu:
@@ -432,13 +439,13 @@ def may_hold(setting: Setting, whole: Setting, ceiling: float, clock: Clock) -> 
 class _Others:
     """Least times of the layers outside a group, by tensor degree [s]."""
 
-    tensor: Sequence[int]
-    layers: int  # of the model
-    omitted: int  # of these, those that are left out
+    tensor: Sequence[int]  # tensor degrees that these layers may have
+    layers: int  # layers of the model
+    omitted: int  # layers of the model that are left out
     between: dict[int, list[tuple[float, float]]]  # by degree: passes of each layer of the model between its ends
-    backward: tuple[float, float, float]  # of the first layer, an equal one, the last one
-    both: tuple[float, float]  # of the first layer, and of any layer between the ends
-    there: tuple[float, float]  # the same for forward passes
+    backward: tuple[float, float, float]  # backward passes of the first layer, an equal one, the last one
+    both: tuple[float, float]  # both passes of the first layer, and of any layer between the ends
+    there: tuple[float, float]  # forward passes of the same
     sent: tuple[float, float, float]  # to the next stage: after any layer, others than the first, at the last degree
     after: float
 

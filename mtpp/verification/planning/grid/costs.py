@@ -160,7 +160,7 @@ class GridCosts:
 
     @cached_property
     def durations(self) -> tuple[list[Fraction], list[Fraction]]:
-        """Time of each stage's forward and backward pass."""
+        """Times of the forward passes of all stages, and of the backward passes [s]."""
         forward, backward = [], []
         exposed = Fraction(self.stated.instance.exposed)
         for n, layers in enumerate(self.stages):
@@ -174,7 +174,7 @@ class GridCosts:
         return forward, backward
 
     def transfer(self, n: int) -> Fraction:
-        """Time to send a microbatch from stage n to the next one."""
+        """Time to send a microbatch from stage n to the next one [s]."""
         stated, S = self.stated, self.stated.groups
         sender, receiver = n % S, (n + 1) % S
         degrees = (stated.tensor[receiver], stated.context, stated.expert)
@@ -184,7 +184,7 @@ class GridCosts:
         return transfer_time(stated.instance, Fraction(max(sizes)), near)
 
     def after(self, n: int) -> Fraction:
-        """Time after the last backward pass of stage n, if it is the last one of its group."""
+        """Time of the work after the last backward pass of stage n [s]; 0 unless it is the last one of its group."""
         question, S, last = self.stated.instance, self.stated.groups, len(self.stages) - 1
         if n >= S:
             return Fraction(0)

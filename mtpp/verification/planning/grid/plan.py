@@ -314,7 +314,7 @@ def _most_stored(stated: StatedGrid, costs: GridCosts, group: int) -> Fraction:
 
 
 def across_servers(question: GridInstance) -> Fraction:
-    """Lower bound on the time of plans that use several servers."""
+    """Lower bound on the time of plans that use several servers [s]."""
     bounds = (max(min(_leaving(it), _adding_up(it)), Fraction(it.work)) for it in settings_of(question))
     return min(bounds, default=Fraction(0))
 
@@ -324,7 +324,7 @@ _NEVER = Fraction(10) ** 400
 
 
 def _leaving(setting: Setting) -> Fraction:
-    """Least time for all microbatches to leave a server from a stage that lies in this server."""
+    """Least time for all microbatches to leave a server from a stage that lies in this server [s]."""
     servers, best = setting.question.servers, _NEVER
     for t in setting.tensor:
         if setting.d * setting.cp * t > servers.size:
@@ -339,7 +339,7 @@ def _leaving(setting: Setting) -> Fraction:
 
 
 def _adding_up(setting: Setting) -> Fraction:
-    """Least time of all passes and of the exchange of gradients."""
+    """Least time of all passes and of the exchange of gradients [s]."""
     question, servers, copies = setting.question, setting.question.servers, setting.d * setting.cp
     if copies == 1:
         return _NEVER
