@@ -42,7 +42,7 @@ class WorkClock:
 
     @property
     def still(self) -> float:
-        """Seconds of all halts so far."""
+        """Total time of all halts so far [s]."""
         since, still = self._state
         return still if since is None else still + time.monotonic() - since
 

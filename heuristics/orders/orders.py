@@ -99,7 +99,7 @@ def add_memory(r: int, v: int, arrays: KernelArrays, memory: FloatArray, last_us
 
 @compiled(inline="always")
 def overflow_time(l: int, r: int, params: float, peaks: FloatArray, arrays: KernelArrays) -> float:  # noqa: E741
-    """Time to stream the bytes that the segment from l to r needs beyond the memory."""
+    """Time to stream the bytes that the segment from l to r needs beyond the memory [time unit]."""
     if arrays.memory == math.inf:
         return 0.0
     peak = peaks[l, r] if arrays.needs_peaks else arrays.activation_buffer

@@ -186,7 +186,7 @@ def put(arrays: SimulatorArrays, state: Sequences, v: int, target: int) -> None:
 
 @compiled(allocates=False)
 def evaluate(arrays: SimulatorArrays, state: Sequences, first: int, threshold: float) -> float:
-    """Time of a trial that changes nothing before position `first`; infinite if it exceeds the threshold.
+    """Step time of a trial that changes nothing before position `first`; infinite if it exceeds the threshold.
 
     `order`, `position`, `device`, `eager`, `load` and `remote` are those of the trial already. Then `accept` or
     `forget` it.

@@ -213,7 +213,7 @@ class ListSchedule:
         return not self._reads(v) and self.work[v] == 0
 
     def arrival(self, v: int, d: int) -> float:
-        """Time at which all inputs of v would be on device d."""
+        """Time at which all inputs of v would be on device d [time unit of the graph]."""
         bus_free = list(self.bus_free)
         return max((self._receive(t, d, bus_free) for t in self._reads(v)), default=0.0)
 

@@ -310,7 +310,7 @@ def _pop(space: Workspace, size: int) -> int:
 
 @compiled
 def penalised(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> float:
-    """Penalised time of a placement, as `Placement.penalised_time`."""
+    """Penalised time of a placement, relative to its total work, as `Placement.penalised_time`."""
     value = simulate(arrays, device, space) / arrays.total_work
     if arrays.limited:
         peak_memory(arrays, device, space)
@@ -320,7 +320,7 @@ def penalised(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> fl
 
 
 def step_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArray:
-    """(...) step times in the time unit of the work of one or many placements, (..., n) devices that are not checked.
+    """(...) step times of one or many placements [time unit of the graph], from (..., n) devices that are not checked.
 
     They are the same numbers as `Placement.step_time`, which checks.
     """

@@ -47,7 +47,9 @@ def gpipe(instance: TrainingInstance) -> Iteration:
 
 
 def pipedream(instance: TrainingInstance, *, every_minibatch: bool = False) -> Iteration:
-    """PipeDream's plan of least W for equal links, with 1F1B and a flush (Narayanan et al., SOSP 2019).
+    """PipeDream's plan for equal links, with 1F1B and a flush (Narayanan et al., SOSP 2019).
+
+    It has the least W, the busy time of its busiest stage or channel.
 
     With `every_minibatch` the planner reckons with an AllReduce for each microbatch, as the asynchronous original has
     it. The schedule has one an iteration.

@@ -28,11 +28,11 @@ class Log(NamedTuple):
     """Start and end of each operation, -1 if it has not run [s]; and the order in which groups ran their passes."""
 
     start: FloatArray  # (3, S, M): forward passes, backward passes or their first parts, their second parts
-    end: FloatArray
-    transfer_start: FloatArray  # (2 S - 2, M)
-    transfer_end: FloatArray
-    allreduce_start: FloatArray  # (S,)
-    allreduce_end: FloatArray
+    end: FloatArray  # (3, S, M)
+    transfer_start: FloatArray  # (2 S - 2, M): transfers to the next stage, then those back
+    transfer_end: FloatArray  # (2 S - 2, M)
+    allreduce_start: FloatArray  # (S,): AllReduce of each stage
+    allreduce_end: FloatArray  # (S,)
     passes: IntArray  # (n,): as `Orders.passes`
 
 
@@ -54,7 +54,7 @@ class _Run(NamedTuple):
     """State of a simulation. Machines are the channels, then one for each AllReduce; idle ones end at infinity."""
 
     inputs: BoolArray  # (S, M): whether a forward pass may take a microbatch
-    gradients: BoolArray  # (S, M): the same of backward passes
+    gradients: BoolArray  # (S, M): whether a backward pass may take a microbatch
     queue: IntArray  # (2 S - 2, M): microbatches that wait for a transfer, those of one time by number
     ready: FloatArray  # (2 S - 2, M): since when
     head: IntArray  # (2 S - 2,): first and last places of queues

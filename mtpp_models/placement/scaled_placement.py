@@ -99,7 +99,7 @@ class ScaledPlacement:
         return transfers
 
     def through(self, v: int) -> float:
-        """Least time from the start of node v to the end of the step."""
+        """Least time from the start of node v to the end of the step [unit]."""
         return self.least(v) + self.tail(v)
 
     @cached_property
@@ -156,7 +156,7 @@ class ScaledPlacement:
 
     @cached_property
     def detours(self) -> list[tuple[int, int, float, float]]:
-        """(u, v, P, L) of nodes u before v: the least time between them, and the least if their devices differ."""
+        """(u, v, P, L) of nodes u before v: least time between them [unit], and the same if their devices differ."""
         between, apart = (table / self.unit for table in self.shared.passes.forward[-2:])
         pairs = np.argwhere((between > -np.inf) & (apart > between) & (apart < np.inf)).tolist()
         return [(u, v, float(between[v, u]), min(float(apart[v, u]), 2.0)) for v, u in pairs]
@@ -199,43 +199,43 @@ class ScaledPlacement:
         return all(v == u or self.is_before[v, u] for v in b.readers)
 
     def quickest(self, transfer: Transfer) -> float:
-        """Least time of a transfer."""
+        """Least time of a transfer [unit]."""
         return min(self._times(transfer))
 
     def longest(self, transfer: Transfer) -> float:
-        """Most time of a transfer."""
+        """Most time of a transfer [unit]."""
         return max(self._times(transfer))
 
     def _times(self, transfer: Transfer) -> list[float]:
         return [self.time(transfer.tensor, h, d) for h in self.devices for d in transfer.targets if d != h]
 
     def work(self, v: int, d: int) -> float:
-        """Time of node v on device d."""
+        """Time of node v on device d [unit]."""
         return self.instance.node_time(v, d) / self.unit
 
     def rest(self, v: int) -> float:
-        """Rest of a device after node v."""
+        """Pause of a device after node v [unit]."""
         return float(self.instance.node_gap) / self.unit if self.instance.work[v] > 0 else 0.0
 
     @property
     def bus_rest(self) -> float:
-        """Rest of a bus after a transfer."""
+        """Pause of a bus after a transfer [unit]."""
         return float(self.instance.transfer_gap) / self.unit
 
     def time(self, t: int, h: int, d: int) -> float:
-        """Time of a transfer of tensor t out of device h to device d."""
+        """Time of a transfer of tensor t out of device h to device d [unit]."""
         return self.instance.transfer_time(t, h, (d,)) / self.unit
 
     def head(self, v: int) -> float:
-        """Earliest start of node v."""
+        """Earliest start of node v [unit]."""
         return float(self.heads.head[v]) / self.unit
 
     def tail(self, v: int) -> float:
-        """Tail of node v: least time from its end to the end of the step."""
+        """Tail of node v: least time from its end to the end of the step [unit]."""
         return float(self.heads.tail[v]) / self.unit
 
     def least(self, v: int) -> float:
-        """Time of node v on the fastest device."""
+        """Time of node v on the fastest device [unit]."""
         return float(self.heads.work[v]) / self.unit
 
     def first_end(self, transfer: Transfer) -> float:

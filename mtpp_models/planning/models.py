@@ -124,29 +124,29 @@ class ScaledTraining:
         return self.instance.microbatches
 
     def passes(self, stage: StagePrice) -> tuple[float, float]:
-        """Forward and backward time of a microbatch, f and b."""
+        """Forward and backward time of a microbatch, f and b [unit]."""
         k, e, _, r = stage
         forward, backward = self._sums
         return (forward[r - 1][e] - forward[r - 1][k]) / r, (backward[r - 1][e] - backward[r - 1][k]) / r
 
     def allreduce(self, stage: StagePrice) -> float:
-        """Time of the AllReduce, A."""
+        """Time of the AllReduce, A [unit]."""
         k, e, i, r = stage
         return _over(2 * (r - 1) * (self._params[e] - self._params[k]), r * float(self.speeds.within[i + r, r]))
 
     def load(self, stage: StagePrice) -> float:
-        """Time of a stage with its AllReduce in an iteration, M (f + b) + A."""
+        """Time of a stage with its AllReduce in an iteration, M (f + b) + A [unit]."""
         return self.M * sum(self.passes(stage)) + self.allreduce(stage)
 
     def transfers(self, channel: Channel) -> tuple[float, float]:
-        """Transfer times of a microbatch to the next stage and back, c^f and c^b."""
+        """Transfer times of a microbatch to the next stage and back, c^f and c^b [unit]."""
         k, i, q, r = channel
         forth, back = self.speeds.forth[i, q, r], self.speeds.back[i, q, r]
         forward_bytes, backward_bytes = self._between
         return _over(forward_bytes[k - 1], q * r * float(forth)), _over(backward_bytes[k - 1], q * r * float(back))
 
     def traffic(self, channel: Channel, *, makespan: bool = False) -> float:
-        """Time that the channel is busy in an iteration, M (c^f + c^b).
+        """Time that the channel is busy in an iteration, M (c^f + c^b) [unit].
 
         With `makespan`, in full duplex, the larger direction counts alone.
         """

@@ -53,19 +53,19 @@ class IdealQuestion(NamedTuple):
 
     k: int
     limit: int  # what a block has to stay below
-    total: int  # all work
-    work: _Ints  # (n,)
+    total: int  # work of all nodes
+    work: _Ints  # (n,): work of each node
     need: _Ints  # (n,): least memory beside the parameters
     params: _Ints  # (n,): parameters of one node
-    time: _Ints  # (t,): of tensors, by their producers
-    readers: _Ints  # (t,): their number
-    producer: _Ints  # (t,)
+    time: _Ints  # (t,): time to move each tensor, sorted by producers
+    readers: _Ints  # (t,): number of readers of each tensor
+    producer: _Ints  # (t,): node that makes each tensor
     outputs: _Ints  # (n + 1,): starts of the tensors of each node
     read: tuple[_Ints, _Ints]  # tensors that each node reads
     used: tuple[_Ints, _Ints]  # parameters of several nodes that each node uses
-    shared: _Ints  # (p,): their sizes
-    behind: tuple[_Ints, _Ints]  # successors
-    before: _Ints  # (n,): numbers of predecessors
+    shared: _Ints  # (p,): sizes of these parameters
+    behind: tuple[_Ints, _Ints]  # successors of each node
+    before: _Ints  # (n,): number of predecessors of each node
     room: int  # memory for parameters and need
     fit: int  # 0 where memory does not matter, 1 where overflow takes time, 2 where it is forbidden
     code: _Words  # (n,): random numbers; the hash of a set is what they come to
@@ -98,10 +98,10 @@ class IdealSearch(NamedTuple):
     need: _Ints
     cut: _Ints  # (n + 1,): time of all tensors that are cut behind the ideal at each depth
     inside: NDArray[np.int8]  # (n,): 1 in the ideal, 2 in the block, else 0
-    missing: _Ints  # (n,): predecessors outside
-    unread: _Ints  # (t,): readers outside
-    reading: _Ints  # (t,): readers in the block
-    using: _Ints  # (p,): users in the block
+    missing: _Ints  # (n,): number of predecessors of each node outside both
+    unread: _Ints  # (t,): number of readers of each tensor outside both
+    reading: _Ints  # (t,): number of readers of each tensor in the block
+    using: _Ints  # (p,): number of users of each shared parameter in the block
     words: _Words  # (n / 64,): the ideal looked at
     image: _Words  # (n / 64,): the same, its branches sorted
     hash: _Words  # (1,)

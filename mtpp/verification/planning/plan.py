@@ -283,7 +283,7 @@ class PlanPasses:
         return len(self.devices)
 
     def duration(self, letter: str, n: int) -> Fraction:
-        """Seconds of a pass of stage n."""
+        """Time of a pass of stage n [s]: F forward, B backward, I gradients of inputs, W gradients of weights."""
         chain = self.instance.chain
         forward, backward = self._shared(chain.forward, n), self._shared(chain.backward, n)
         half = chain.backward / 2 if chain.input_backward is None else chain.input_backward
@@ -329,7 +329,7 @@ class PlanPasses:
         return self.instance.samples is not None and len(self.devices[0]) == self.instance.cluster.n
 
     def _shared(self, times: np.ndarray, n: int) -> Fraction:
-        """Seconds of a stage's layers on one replica."""
+        """Sum of `times` [s] over the layers of stage n, on one replica."""
         instance, (i, j), r = self.instance, self.cuts[n : n + 2], len(self.devices[n])
         q = instance.samples
         if q is not None:
