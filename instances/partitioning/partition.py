@@ -172,7 +172,9 @@ class Partition(Displayed):
     @cached_property
     def transfers(self) -> tuple[IntArray, IntArray]:
         """Tensors that leave their blocks, and the blocks that they enter, each tensor once."""
-        return transfers(self.instance.graph, self.block, self.instance.k)
+        tensor, entered = transfers(self.instance.graph, self.block, self.instance.k)
+        freeze(tensor, entered)
+        return tensor, entered
 
     def _rates_between(self, sender: IntArray, reader: IntArray) -> FloatArray:
         """Rates at which block `reader` reads from block `sender`, for each pair [bytes per unit of time]."""

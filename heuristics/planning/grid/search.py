@@ -451,7 +451,8 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
         fitting += time < np.inf
         if time < _NEAR * search.ceiling:
             for cuts in regular_cuts(question.chain(sketch.setting.micro_batch), len(sketch.cuts) - 1):
-                search.offer_stages(sketch.setting, cuts, sketch.tensor)
+                if cuts != sketch.cuts and not search.over:
+                    search.offer_stages(sketch.setting, cuts, sketch.tensor)
     search.say("plans in turns")
 
 

@@ -51,10 +51,9 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
             return _proved_apart(question, value, clock)
         below = [setting for setting, work in zip(settings, works, strict=True) if work < ceiling]
         times = [(setting.least_below(ceiling, clock), setting) for setting in below]
-        alone = _in_one_server(question)
         if question.servers.count > 1 and any(time < ceiling for time, _ in times):
             times = [(setting.least_in_several(ceiling, clock), setting) for time, setting in times if time < ceiling]
-            if alone is not None:
+            if (alone := _in_one_server(question)) is not None:
                 proved = proved_bound(alone, method, value, clock)
                 if proved is None:
                     return None
