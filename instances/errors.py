@@ -183,8 +183,8 @@ def one_of(choices: Iterable[object], value: object) -> str:
 def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
     """End of a message about an unknown name: the nearest of `names`, if any is near, and then `rest`.
 
-    Near are names of similar spelling, names with a similar beginning, abbreviations with the same first letter, and
-    for a name of two letters those with the same first one.
+    A name is near if its spelling or its beginning is similar, if one of the two abbreviates the other, or if both have
+    two letters, of which the first is the same.
 
     Examples
     --------

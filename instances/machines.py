@@ -167,14 +167,14 @@ class Machines:
         return self.between is None or self.kinds[0].bandwidth in (None, self.between[0, 0])
 
     def without_overflow(self, fit: bool) -> Machines:
-        """The same devices; a single kind on which nothing overflows keeps only the rate between two devices."""
+        """The same devices; if a single kind cannot overflow, only the rate between two devices is kept."""
         if self.between is None or len(self.kinds) > 1 or not (fit or math.isinf(self.kinds[0].memory)):
             return self
         return Machines([replace(self.kinds[0], bandwidth=None)], self.order, self.between.tolist(), self.bandwidth)
 
     @cached_property
     def own_rates(self) -> tuple[float, ...]:
-        """(T,) bytes per unit of work time in and out of a device of each kind; if all are alike, between two."""
+        """(T,) bytes per unit of work time in and out of a device of each kind; between two if all are alike."""
         if self.are_alike and self.between is not None:
             return (float(self.between[0, 0]),)
         return tuple(self.bandwidth if kind.bandwidth is None else kind.bandwidth for kind in self.kinds)

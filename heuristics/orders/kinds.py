@@ -83,7 +83,7 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     Parameters
     ----------
     order : (n,) integers
-        A topological order; where nodes have windows, it is sorted by them before.
+        A topological order; where nodes have windows, it is sorted by them first.
     deadline : Deadline, optional
         Of the descent, where there are too many states, and of the program with a rate for each pair of kinds.
     seed : int

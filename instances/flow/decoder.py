@@ -28,14 +28,14 @@ _TERMS = ("phase", "context", "batch", "element_bytes", "kv_bytes")
 
 @dataclass(frozen=True, eq=False)
 class DecoderLayers:
-    """Memory and time that layers of a decoder need; for c consecutive layers, the most that any c need."""
+    """Memory that layers of a decoder need, and the bytes that they pass on."""
 
     stack: LayerStack
     batch: int
     weights: FloatArray  # (L,) bytes of each layer
     cache: FloatArray  # (L,) bytes of each layer for one sequence
-    activations: float  # bytes, live while a node runs on the batch, at most
-    passed: float  # bytes from a layer to the next one for one sequence, at most
+    activations: float  # most bytes that are live while a node runs on the batch
+    passed: float  # most bytes from a layer to the next one for one sequence
 
     @classmethod
     def of(cls, graph: ComputationGraph) -> DecoderLayers:

@@ -324,7 +324,7 @@ def reduce_instance(instance: Instance) -> Contraction:
 
 
 def _over_kinds(instance: Instance, reduce: Callable[[Instance], Contraction]) -> Contraction:
-    """Reduce a question over kinds by reducing one whose work is the sum over all kinds.
+    """Reduce a question over kinds of devices by reducing one with alike devices, whose work is the sum over all kinds.
 
     What may be merged there may be merged on each kind, as a sum is 0 only if all works are.
     """
@@ -416,7 +416,7 @@ def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Cons
 
 
 def _moves(instance: Instance) -> dict[int, int]:
-    """Node into which each node without work is merged; some only after other reductions, where memory suffices."""
+    """For each node without work that can be merged, the node that it joins; some merges become possible only later."""
     graph = instance.graph
     fits = _fits(instance)
     params, read_bytes, alone_bytes = _bytes_at_stake(graph)

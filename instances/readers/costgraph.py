@@ -95,7 +95,7 @@ def read_regal(path: str | Path) -> ComputationGraph:
     Raises
     ------
     InputError
-        As of `read_costgraph`, or if there is no other node.
+        As for `read_costgraph`, or if there is no other node.
     """
     return _graph(path, "cost", regal=True)
 

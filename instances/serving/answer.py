@@ -224,7 +224,7 @@ class Deployment(Displayed):
 
     @cached_property
     def exact_rate(self) -> Fraction:
-        """Tokens a second of all chains; with pools at most what prompts and the transfer of caches allow."""
+        """Tokens a second of all chains; with pools, limited by the prompts processed and the caches transferred."""
         rates = [sum((count * chain.rate for chain, count in self.chains), Fraction(0))]
         if self.instance.prefill == "pools":
             prompts = sum((count * chain.rate for chain, count in self.prompt_chains), Fraction(0))

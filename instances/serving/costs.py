@@ -54,13 +54,13 @@ SLOTS = {t: Fraction(part, 1000) for t, part in {1: 1000, 2: 1000, 4: 966, 8: 94
 class _Line:
     """Time of a layer at b sequences [10^-18 s]: max(product b, weights + expert part) + fixed + each b."""
 
-    product: int
-    weights: int
-    experts: int  # of all experts, of which a step reads a part
-    count: int
+    product: int  # of matrix products, for each sequence
+    weights: int  # to read the weights but those of experts
+    experts: int  # to read all experts, of which a step reads a part
+    count: int  # number of experts
     unused: int  # experts that a token does not take
-    fixed: int
-    each: int
+    fixed: int  # of each step
+    each: int  # further time for each sequence
 
     def at(self, b: int) -> int:
         """Time of the layer with b sequences [10^-12 s], rounded down."""

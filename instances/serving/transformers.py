@@ -41,7 +41,7 @@ def served_model(model: Transformer) -> ServedModel:
 
 
 def with_stored(model: ServedModel, record: Decoder, stored: Stored) -> tuple[ServedModel, list[str]]:
-    """The decoder with the bytes of its weight files, except for 16-bit numbers; and sentences about doubts.
+    """The decoder with the bytes that its weight files state, unless all numbers have 16 bits; and sentences on doubts.
 
     Raises
     ------

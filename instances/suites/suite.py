@@ -117,7 +117,7 @@ class Suite:
         Raises
         ------
         InputError
-            As of `graphs` and `Entry.instance`.
+            As for `graphs` and `Entry.instance`.
         """
         return [entry.question(graph, entry.platform(k)) for entry, graph in self.graphs() if graph is not None]
 

@@ -108,9 +108,9 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
     Returns
     -------
     Result
-        Its answer has the interval of layers of each device, and the flow, and of a decoder that decodes the batches in
-        flight, the sequences of each device's, and the time of a step; its cost is the time for each request, which is
-        minimised, and the bound one on that.
+        Its answer has the interval of layers of each device and the flow; of a decoder in decoding also the batches in
+        flight, the sequences that each device takes in a step, and its time. The cost is the time per request, which
+        is minimised; the bound is a lower bound on that time.
 
     Raises
     ------

@@ -314,7 +314,7 @@ def explain(
     stated : sequence of Bound
         Bounds stated in a file, none above the bottleneck. If one equals the bottleneck, no bound is proved here.
     on_progress, on_fault : callable, optional
-        As of `certify`.
+        As for `certify`.
 
     Returns
     -------

@@ -153,7 +153,7 @@ def find_least_k(
     prove : bool
         Whether to exclude smaller k by more than sums.
     on_progress, on_fault : callable, optional
-        As of `certify`.
+        As for `certify`.
     """
     least = LeastK(question, good_enough)
     with catch_interrupt() as interrupted:

@@ -58,9 +58,9 @@ class Method(Generic[Q, A]):
     counted: bool = False  # whether no clock has a say in its answer, unless its time is up before its end
     exact: bool = False  # whether costs and bounds that it reports at work are those of the question
     solver: bool = False  # whether it needs a solver, and is dropped once one has failed
-    optional: bool = False  # whether a missing solver is no news, as the caller has named none
-    least: float = 0.0  # seconds below which a turn comes to nothing
-    behind: Method[Q, A] | None = None  # it has turns only if the last one of that was cut off
+    optional: bool = False  # whether a missing solver is not reported, as the caller has named none
+    least: float = 0.0  # seconds below which a turn achieves nothing
+    behind: Method[Q, A] | None = None  # this method has turns only if the last turn of `behind` was cut off
     once: bool = False  # whether it has one turn alone, as another would begin anew
     stated: bool = False  # whether its bounds are stated, not proved, so that nothing but its own turns rests on them
 
@@ -82,8 +82,8 @@ class Candidate(Generic[Q, A]):
     """State of a method that may have several turns."""
 
     method: Method[Q, A]
-    behind: Candidate[Q, A] | None = None  # of `Method.behind`
-    turn: float = 0.0  # seconds of the next one, behind the first
+    behind: Candidate[Q, A] | None = None  # the state of `Method.behind`
+    turn: float = 0.0  # seconds of the next turn, after the first one
     spent: float = 0.0  # seconds so far
     gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
     over: bool = False  # whether another turn is of no use

@@ -413,7 +413,7 @@ DeploymentResult = Result[DeploymentInstance, Deployment]
 
 
 def _deploy(best: DeploymentResult, controls: Controls) -> DeploymentResult:
-    """The best deployment with its bounds, or why there is none."""
+    """A result with the best deployment and its bounds, or with the reason why there is none."""
     question, watch = best.instance, Stopwatch()
 
     def tell(devices: str, rate: float) -> None:

@@ -236,7 +236,7 @@ def cut_of_front(document: Value) -> tuple[ServedPartition, str | None]:
 
 
 def cut_of_plan(document: Value) -> tuple[Plan, str | None]:
-    """The stages and devices of a plan, whatever its schedule, and its best bound in words."""
+    """The plan of a file, without its schedule, and the file's best bound in words."""
     from instances.planning.stated import plan_from_document
 
     stated = plan_from_document(document)

@@ -58,8 +58,8 @@ class Case:
     tensors: tuple[tuple[int, float, tuple[int, ...]], ...]  # producer, bytes, readers
     k: int
     shared: tuple[tuple[float, tuple[int, ...]], ...] = ()  # bytes and users of a parameter
-    kinds: tuple[Kind, ...] = (Kind("device", 1, speed=1.0),)  # of one there are k devices
-    order: str = "free"  # of the devices; in a fixed one each has a block
+    kinds: tuple[Kind, ...] = (Kind("device", 1, speed=1.0),)  # with a single kind there are k devices
+    order: str = "free"  # order of the devices; if fixed, block i is on device i
     rates: tuple[tuple[float, ...], ...] | None = None  # between the kinds
     bandwidth: float = 1.0
     buffer: float | None = None

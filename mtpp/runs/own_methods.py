@@ -132,7 +132,7 @@ class OwnMethod:
         return partition, answer
 
     def result(self, task: Task, patience: float | None, grace: float | None = None) -> Result:
-        """Outcome of a run as a result with a stated bound; errors as of `answer`, but not Ctrl-C."""
+        """Outcome of a run as a result with a stated bound; errors are those of `answer`, except Ctrl-C."""
         try:
             partition, answer = self.answer(task, patience, grace)
         except KeyboardInterrupt:

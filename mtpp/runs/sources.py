@@ -219,7 +219,7 @@ class Closure:
     ----------
     homes : Homes
     registries : bool
-        Whether registries of methods count.
+        Whether registries of methods count as used code.
     """
 
     def __init__(self, homes: Homes, *, registries: bool) -> None:

@@ -64,7 +64,7 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
     nodes of chains in which no two can share a block.
 
     Bounds are capped at the bottleneck of the start; once the deadline has passed, the largest so far is returned.
-    Where the cheapest set around v is convex, it contains each of its other nodes w, so that L({w}) is no larger and
+    Where the cheapest set around a node is convex, it also bounds the cuts around its other nodes, so each of these
     needs no cut. If `nodes` are given, only cuts around these count.
     """
     deadline = deadline or Deadline()
@@ -169,7 +169,7 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
 
 
 def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline) -> tuple[IntArray, bool]:
-    """(n, n) bounds of pairs above `threshold` [2^-36 of the cutoff], others 0; and whether all were computed."""
+    """(n, n) bounds of node pairs [2^-36 of the cutoff], 0 where at most `threshold`; and whether all were computed."""
     pairs = PairCuts(cuts, threshold, deadline)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
@@ -282,7 +282,10 @@ class _Around(NamedTuple):
 
 
 class _Sides:
-    """Bounds of a question by the two sides of each node; bytes count as the time to move them on the fastest link."""
+    """Lower bounds on the bottleneck by the two sides of each node: it with all before it, and with all behind it.
+
+    Bytes count as the time to move them on the fastest link.
+    """
 
     def __init__(self, instance: Instance, deadline: Deadline) -> None:
         graph = self._graph = instance.graph

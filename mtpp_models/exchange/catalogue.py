@@ -40,7 +40,7 @@ def catalogue(
     DataFrame
         A row a model in order of effort, strengthened ones after those that they are of: name, summary, reference,
         exact (whether its optimum is that of the question), bound (whether it bounds every partition), needs_start,
-        variables and rows (by formula, as of `Formulation`; missing where no solver is needed). With an instance also
+        variables and rows (by formula, as in `Formulation`; missing where no solver is needed). With an instance also
         cases, and of the largest case n_variables, n_rows and nonzeros as a solver gets them. With options also lp (the
         value of the linear relaxation), root_bound (that of HiGHS behind the root nodes), best_bound, nodes and seconds
         of the model itself, bounds in the time unit of the instance; missing where there is none.

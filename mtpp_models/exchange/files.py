@@ -384,8 +384,8 @@ class Solution(NamedTuple):
 def read_solution(built: BuiltModel, path: str | Path) -> Solution:
     """Read the solution of a written model; the values are set in the variables of the built model.
 
-    Read are the files of HiGHS, CBC, GLPK, SCIP and Gurobi, and lists of a name and a value a line. A list may give the
-    variables ``y`` alone. Variables that are missing are 0. Of all others the rows of the model have to hold, so that
+    It reads files of HiGHS, CBC, GLPK, SCIP and Gurobi, and lists with a name and a value in each line. A list may have
+    the variables ``y`` alone. Missing variables are 0. Values in other files must satisfy the rows of the model, so that
     a file that is cut short or of another model is noticed.
 
     Parameters

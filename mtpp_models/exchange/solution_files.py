@@ -46,7 +46,7 @@ class SolutionFile:
     max_variables: int
     values: dict[str, float] = field(default_factory=dict)  # of the variables that it names
     by_number: list[float] = field(default_factory=list)  # of all variables, where it numbers them instead
-    objective: float | None = None  # in multiples of the model's unit, as what follows
+    objective: float | None = None  # in multiples of the model's unit, as the bound is
     bound: float | None = None  # stated lower bound
     optimal: bool = False  # whether it calls the solution optimal
     complete: bool = False  # whether it has to name all variables, those of value 0 too

@@ -115,17 +115,17 @@ class ScaledInstance:
 
     @cached_property
     def need_time(self) -> list[float]:
-        """(n,) least peak / B of a block with each node, in the unit of `held_time`; 0 if the buffer is fixed."""
+        """(n,) least peak of a block with each node, over B, as in `held_time`; 0 with a fixed buffer."""
         return [self._byte_time(size) for size in needs_of(self.instance).tolist()]
 
     @cached_property
     def held_time(self) -> list[float]:
-        """(n,) held bytes / B of each node [unit]; where memory is a hard limit, fractions of it."""
+        """(n,) bytes that each node holds, over the bandwidth B [unit]; fractions of a hard limit on memory."""
         return [self._byte_time(size) for size in self.instance.graph.held_bytes.tolist()]
 
     @cached_property
     def shared_time(self) -> list[float]:
-        """Bytes / B of each shared parameter, in the unit of `held_time`."""
+        """Bytes of each shared parameter over the bandwidth, in the unit of `held_time`."""
         return [self._byte_time(parameter.bytes) for parameter in self.instance.graph.parameters]
 
     @cached_property
@@ -135,7 +135,7 @@ class ScaledInstance:
 
     @cached_property
     def spare_time(self) -> float:
-        """(M - buffer) / B, in the unit of `held_time`."""
+        """Memory of a block less its activation buffer, over the bandwidth, in the unit of `held_time`."""
         return self._byte_time(room(self.instance))
 
     def _byte_time(self, size: float) -> float:
@@ -186,7 +186,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def cut_times(self) -> FloatArray:
-        """(T, e) transfer time, bytes / B, of each of `tensors` on each kind [unit]."""
+        """(T, e) time on each of T kinds to transfer each of `tensors`, bytes over bandwidth [unit]."""
         times = [[alone.cut_time[t] for t in self.tensors] for alone in self.of_kinds]
         return np.minimum(np.reshape(times, (len(times), len(self.tensors))), self._cap)
 
@@ -212,7 +212,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def excess_rates(self) -> list[float]:
-        """(T,) time for each unit held beyond `spares`; 0 where overflow does not count."""
+        """(T,) time of each unit held beyond `spares` on each of T kinds [unit]; 0 where overflow does not count."""
         return [
             self._bytes / rate / self.unit if alone.has_overflow else 0.0
             for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True)
@@ -220,7 +220,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def spares(self) -> list[float]:
-        """(M - buffer) of each kind, in the unit of `held_time`; infinite where there is no limit."""
+        """Memory of each kind less the activation buffer, in the unit of `held_time`; infinite without a limit."""
         return [self._byte_time(room(alone.instance)) for alone in self.of_kinds]
 
     @cached_property

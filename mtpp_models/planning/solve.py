@@ -108,7 +108,7 @@ def build_replication(
     order : (V,) integers, optional
         Order in which stages take devices; by default that of the cluster.
     form, start, slack
-        As of `solve_replication`.
+        As for `solve_replication`.
 
     Raises
     ------

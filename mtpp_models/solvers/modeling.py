@@ -44,7 +44,7 @@ def load_pyomo() -> Any:
 
 
 def standard_form(model: pyo.ConcreteModel) -> Any:
-    """Pyomo's standard form of a linear model; None if a row without variables does not hold."""
+    """Pyomo's standard form of a linear model; None if a row without variables is violated."""
     from pyomo.common.errors import InfeasibleConstraintException
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 

@@ -268,7 +268,7 @@ def paper(
 
 
 def rows_of(papers: str, profile: str, plan: str | Path | None) -> list[Row]:
-    """Rows of a plan that are about these papers; `InputError` as of `read_plan`."""
+    """Rows of a plan that are about these papers; an `InputError` as from `read_plan`."""
     chosen = papers_of(papers)
     return [row for row in read_plan(profile, OWN if plan is None else plan) if row.paper in chosen]
 

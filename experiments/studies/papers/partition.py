@@ -127,7 +127,7 @@ class PartitionRuns:
 
 
 def seconds_of(job: PartitionJob) -> float:
-    """Largest running time of a job [s]; those of searches are estimates."""
+    """Longest time that a job may run [s]: the time limit of a bound, an estimate for a search."""
     if job.method not in HEURISTICS:
         return job.options.time_limit or 0.0
     _, _, orders = job.method.rpartition("-")

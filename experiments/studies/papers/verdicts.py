@@ -140,7 +140,7 @@ class Part:
     low: float  # of the 95 % interval
     high: float
     text: str = ""  # what it is, where a claim has several
-    at: Callable[[float], tuple[float, float]] | None = None  # ends at other levels; of no chance, these
+    at: Callable[[float], tuple[float, float]] | None = None  # interval at a level of error; None without chance
     test: PairedTest | None = None  # of the ratio of two methods
     # The least and the most that it could be if runs had the paper's time limit; none where that could change nothing.
     ends: Sequence[Part] = ()
@@ -268,7 +268,7 @@ def order_of(part: Part, error: float, printed: str) -> Finding:
 
     They tie if the interval at that level of error says that they differ by less than half of the last digit of the
     printed number. They are told apart if the p value of the paired test is below `error` and 1 outside of the 95 %
-    interval, as of `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what
+    interval, as in `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what
     is equal ties.
     """
     if part.test is None or part.at is None:

@@ -331,7 +331,7 @@ def mean_times(frame: pd.DataFrame, figure: str, method: str) -> pd.Series:
 
 
 def by_stages(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of stages with the means of W and of SPP's time over clusters; empty without runs."""
+    """Numbers of stages, with the means over clusters of the workload W and of SPP's time [s]; empty without runs."""
     rows = frame[(frame["method"] == STAGES) & frame["error"].isna()]
     if rows.empty:
         return np.empty(0, dtype=int), np.empty(0), np.empty(0)

@@ -52,7 +52,7 @@ class GraphTensors(NamedTuple):
 
 @lru_cache(maxsize=256)
 def tensors(question: PlacementArrays) -> GraphTensors:
-    """Convert a question, once."""
+    """Convert a question to tensors, which serve all its episodes."""
     graph = question.instance.graph
     n = graph.n
     parents = np.zeros((n, n))

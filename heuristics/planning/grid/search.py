@@ -379,8 +379,8 @@ def plan_in_grid(
 def _on_fewer_servers(search: GridSearch) -> None:
     """The best plans on fewer servers, each also a plan of the whole question.
 
-    Where links between servers are slow, plans of all servers take far longer than the least values that the program
-    has for them, so that its plans are no good ones.
+    Where links between servers are slow, plans on all servers take far longer than the bounds of the dynamic program
+    suggest, so that its plans for them are poor.
     """
     question, deadline = search.question, search.deadline.share(_FEWER)
     servers = question.servers

@@ -165,7 +165,7 @@ def _sums(chain: ConfiguredChain, degrees: Degrees, mode: str) -> _Sums:
 
 
 def _differences(sums: FloatArray) -> FloatArray:
-    """Differences of neighbours, as of `numpy.diff`, whose checks take longer than the work."""
+    """Differences of neighbours, like `numpy.diff`, whose checks take longer than the work."""
     return sums[1:] - sums[:-1]
 
 

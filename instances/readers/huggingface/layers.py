@@ -170,7 +170,7 @@ def _linear_but_each(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _some_full(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer as of `_linear_but_each`, but the last attends to all tokens if no other layer does."""
+    """Kind of each layer as `_linear_but_each` has it, but the last attends to all tokens if no other layer does."""
     kinds = _linear_but_each(fields, layers, word)
     return kinds if FULL in kinds else [*kinds[:-1], FULL]
 

@@ -51,12 +51,12 @@ _ADAPTER, _TOWERS, _OTHER = "an adapter", "a file of towers alone", "no weights 
 class _Weights:
     """One set of weight files: its parts, missing parts, and its index."""
 
-    name: str  # by which they are chosen
+    name: str  # name by which a user chooses them
     files: tuple[Path, ...]
     missing: tuple[Path, ...] = ()
     index: Path | None = None
     holders: Mapping[str, str] | None = None  # file of each tensor, as the index says
-    rank: int | None = None  # among what transformers takes
+    rank: int | None = None  # place in the order in which transformers prefers sets; None if it takes none
     sliced: bool = False  # whether each file has a slice of each matrix
 
     @cached_property

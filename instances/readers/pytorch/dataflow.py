@@ -173,7 +173,7 @@ def _calls(node: Node) -> list[str]:
 
 
 def calls_elsewhere(flow: Dataflow) -> dict[str, list[str]]:
-    """Nodes in modules called from outside their parents, with the paths of the modules in whose calls they run."""
+    """For operators in modules called from outside their parents, by label: modules in whose calls they run."""
     calls = {label(node): _calls(node) for node in flow.operators}
     return {name: chain for name, chain in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(chain))}
 
@@ -271,7 +271,7 @@ def is_unknown(node: Node) -> bool:
 
 
 def _total(module: GraphModule) -> int:
-    """Operations of all calls of a module."""
+    """Floating-point operations of all calls in a module."""
     return sum(flops_of(node, module) for node in module.graph.nodes if node.op == "call_function")
 
 

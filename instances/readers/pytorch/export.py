@@ -129,7 +129,7 @@ def trace(
     args, kwargs : sequence and mapping
         Example inputs; their shapes count, not their values.
     device, name, sizes
-        As of `from_exported_program`.
+        As for `from_exported_program`.
     observe : bool
         Whether the program is run once on the example inputs, to measure the sizes that are not given.
 
@@ -207,10 +207,10 @@ def from_exported_program(
     -------
     ComputationGraph
         Work in seconds. Its attributes hold `flops`, `parameter_count` and, if there are any, `unknown_operators`, of
-        which only the bytes count, `unused_parameters`, and as `weights_elsewhere` the weights of modules with others
-        in them, or without an operator that reads one, with the first node that reads each, or None. `input_readers`
-        are the names of the nodes that read inputs, and `calls_elsewhere` has the modules in whose calls a node runs
-        where one calls another that is not inside of it.
+        which only the bytes count, and `unused_parameters`. `weights_elsewhere` maps each weight of a module that has
+        modules in it, or none of whose weights an operator reads, to the first node that reads the weight, or None.
+        `input_readers` are the names of the nodes that read inputs. `calls_elsewhere` maps each node that runs in a
+        module called from outside its parent to the modules in whose calls it runs.
 
     Raises
     ------

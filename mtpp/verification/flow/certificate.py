@@ -351,7 +351,7 @@ def _fault_of_prices(question: ExactFlow, flow: Fraction, claim: Claim, clock: C
 
 
 def _fault_of_weights(instance: ExactFlow, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
-    """Why the weights do not exclude a flow, None if they do; and the number of knapsacks."""
+    """Why the weights do not exclude a flow, None if they do; and the number of covering knapsacks that were solved."""
     has_hubs, links = claim.method == "patterns-with-hubs", claim.method == "patterns-with-links"
     fields = claim.parameters.open_members(("weights", "hubs" if has_hubs else "second"))
     weights = [[Fraction(number) for number in row.numbers()] for row in fields["weights"].items()]

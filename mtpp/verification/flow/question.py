@@ -76,7 +76,7 @@ class Turns:
         }
 
     def of_any_number(self) -> ExactFlow:
-        """The question with the largest capacities, those with the fewest batches in flight that allow a path."""
+        """The question with its largest capacities, those with the fewest batches in flight that paths can serve."""
         numbers = self.numbers()
         capacity = self._capacity(numbers[0] if numbers else max(1, self._devices), 0.0, math.inf)
         limits = [limit for limit in (self._exact.longest_path, self._in_flight) if limit is not None]
@@ -94,7 +94,7 @@ class Turns:
         return replace(self._exact, capacity=capacity, longest_path=longest)
 
     def served(self, i: int, in_flight: int, tick: float, size: int, c: int) -> Fraction | str:
-        """Sequences per second of device i with c layers, or the reason why it cannot hold them."""
+        """Sequences per second of device i with c layers in steps of `size`; or why it cannot make such steps."""
         t, name = self._exact.kind[i], self._exact.devices[i]
         if size == 0 or c == 0:
             return Fraction(0)
@@ -138,7 +138,7 @@ class Turns:
 
 
 def exact_flow(instance: FlowInstance) -> ExactFlow:
-    """The question with its stated capacities, or the largest that its steps allow."""
+    """The question in exact numbers; capacities that depend on steps are the largest that the steps allow."""
     if instance.steps is not None:
         return Turns(instance).of_any_number()
     capacity = [[Fraction(rate) for rate in row] for row in instance.capacity.tolist()]

@@ -396,7 +396,7 @@ def _sizes(exact: KindQuestion) -> list[list[int]]:
 
 
 def _whole_loads(exact: KindQuestion) -> tuple[list[list[int]], int, bool]:
-    """Sizes as of `_sizes`, and room, as integers in a common unit."""
+    """Sizes as in `_sizes`, and room, as integers in a common unit; and whether all sizes are integers in it."""
     sizes = _sizes(exact)
     unit = math.gcd(*(size for values in sizes for size in values)) or 1
     total = sum(map(sum, sizes)) // unit

@@ -108,7 +108,7 @@ class BlockRow(NamedTuple):
     cost: int = 1  # price of a unit of the kind's cost without transfers
     received: int = 0  # price of a unit of bytes that comes in
     sent: int = 0  # price of a unit of bytes that goes out
-    goal: int | None = None  # each costs less; None: whatever it costs
+    goal: int | None = None  # cost that each block must stay below; None: no limit
 
 
 def _rows_of_kinds(exact: ExactInstance, goal: Fraction | None) -> list[BlockRow]:

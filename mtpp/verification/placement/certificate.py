@@ -99,7 +99,7 @@ def _heads(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
-    """Prove a claim by a window: the nodes with earliest starts and least times after of at least its two numbers."""
+    """Prove a claim by a window (a, b): nodes that start at a or later and end b or more before the step's end."""
     a, b = _pair(claim.parameters.open_members(("window",))["window"])
     slack = ROUNDING * task.step_time
     least = [(Fraction(x) * (1 - ROUNDING) - slack) / bounds.unit for x in (a, b)]
@@ -181,7 +181,7 @@ PLACEMENT_CHECKERS: dict[str, Callable[[PlacementTask, Claim, TimeBounds], Check
 
 
 def verify_placement(document: Value, limits: Limits) -> Verdict:
-    """Check all that can be checked in a placement file; errors as of `verify`."""
+    """Check all that can be checked in a placement file; errors are those of `verify`."""
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_names(placement))

@@ -352,7 +352,7 @@ class TimeBounds:
         return int((self.early + self.work + self.late).max())
 
     def longest_group(self, clock: Clock) -> int:
-        """Longest time of some nodes of a group, on one device, with all that must come before and after [`unit`]."""
+        """Largest bound by a group's nodes on one device: earliest start, work and rests, least time after [`unit`]."""
         best, by_start = 0, np.argsort(-self.early, kind="stable")
         by_group = by_start[np.argsort(self.group[by_start], kind="stable")]
         for nodes in np.split(by_group, np.flatnonzero(np.diff(self.group[by_group])) + 1):

@@ -31,7 +31,7 @@ from mtpp.verification.verdict import (
 
 
 def least_work(instance: TrainingInstance) -> Fraction:
-    """Lower bound on the work of the busiest device [s]: every layer has the number of replicas that repeats least."""
+    """Lower bound on the work of the busiest device [s]: an even share, each layer with its cheapest replica number."""
     chain, V, total = instance.chain, instance.cluster.n, Fraction(0)
     for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):
         share = Fraction(1)
@@ -424,7 +424,7 @@ def _iteration_time(passes: PlanPasses, orders: StatedOrders, clock: Clock) -> F
 
 
 def verify_plan(plan: StatedPlan, limits: Limits) -> Verdict:
-    """Check all that can be checked in a plan on the paper's network; errors as of `verify`."""
+    """Check all that can be checked in a plan on the paper's network; errors are those of `verify`."""
     cost, faults = None, list[str]()
     fault = next(_faults_of_plan(plan), None)
     passes = None if fault else PlanPasses.of(plan)

@@ -40,13 +40,13 @@ Span = tuple[Fraction, Fraction]
 
 
 def verify_any_plan(document: Value, limits: Limits) -> Verdict:
-    """Check all that can be checked in a plan; errors as of `verify`."""
+    """Check all that can be checked in a plan; errors are those of `verify`."""
     stated = plan_from_document(document)
     return verify_plan(stated, limits) if isinstance(stated, StatedPlan) else verify_timeline(stated, limits)
 
 
 def verify_timeline(stated: StatedTimeline, limits: Limits) -> Verdict:
-    """Check all that can be checked in a timed plan; errors as of `verify`."""
+    """Check all that can be checked in a timed plan; errors are those of `verify`."""
     clock, faults, cost = Clock(limits.seconds), list[str](), None
     fault = next(structure_faults(stated), None) or next(deadlocks(stated), None)
     passes = None if fault else PlanPasses.of(stated)

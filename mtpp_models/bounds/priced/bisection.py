@@ -85,7 +85,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
 
 
 def halved(instance: Instance) -> tuple[Instance, FloatArray]:
-    """The question of two halves, with a source and a sink as its last nodes, and (n + 2,) prices."""
+    """The question of cutting a graph into two halves, with source and sink as its last nodes; and (n + 2,) prices."""
     graph, platform = instance.graph, instance.platform
     # What is below 0 without one of them is not worth more with several: of these some may be empty.
     times = -(-instance.k // _TWO) if room(instance) >= 0 else 1

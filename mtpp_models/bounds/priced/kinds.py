@@ -121,7 +121,7 @@ class KindPrices:
         return True
 
     def near(self, other: Prices) -> None:
-        """Move the stability centre (of stabilised column generation) towards prices `other` that proved no goal."""
+        """Move the stability centre of the column generation towards `other`, prices with which no goal was proved."""
         mixed = self.centre.node * (1 - _NEARER) + other.node / other.worth * _NEARER
         self.centre = Prices(mixed, self.centre.kind)
 

@@ -110,7 +110,7 @@ _BOUNDS = {
 
 
 def verify_grid(document: Value, limits: Limits) -> Verdict:
-    """Check all that can be checked in a plan with degrees of parallelism; errors as of `verify`."""
+    """Check all that can be checked in a plan with degrees of parallelism; errors are those of `verify`."""
     stated, clock = grid_from_document(document), Clock(limits.seconds)
     faults, cost = list[str](), None
     fault = next(_structure_faults(stated), None)
