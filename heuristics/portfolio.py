@@ -29,7 +29,7 @@ def portfolio(
     instance : Instance
         Without groups: they are merged before.
     rng : numpy.random.Generator
-        Of all searches.
+        Source of randomness of all searches.
     limits : Limits, optional
         Checked between the steps and within the searches; an evaluation is a move that is tried, and an order of the
         genetic search counts as moves that take as long. Without a limit on time or evaluations, 10 million moves,

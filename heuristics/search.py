@@ -36,7 +36,7 @@ def search(
         A name of `HEURISTICS`, a heuristic, or a function of an instance, a generator and `Limits` that returns a
         `Partition`.
     rng : numpy.random.Generator
-        Of everything that the heuristic draws.
+        Source of all randomness of the heuristic.
     limits : Limits, optional
         None by default: the heuristic's own number of evaluations.
     start : Partition, optional

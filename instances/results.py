@@ -235,7 +235,7 @@ class Result(Displayed, Generic[Q, A]):
         A partition, an iteration of a plan, or a placement.
     bound : Bound, optional
     seconds : mapping of str to float
-        Wall time of each phase, of which "compile" is beside the others; see `spent`.
+        Wall time of each phase, of which "compile" is in addition to the others; see `spent`.
     solver : str, optional
         Name and version of the solver, if one was used.
     log : str

@@ -53,7 +53,7 @@ def search_by_gain(
     instance : Instance
         Without groups.
     rng : numpy.random.Generator
-        Of all searches.
+        Source of randomness of all searches.
     limits : Limits
         An evaluation is a move that is tried; by default 10 million, or 200 000 a node, unless time is limited.
     start : Partition

@@ -31,7 +31,7 @@ def local_search(
     instance : Instance
         The question.
     rng : numpy.random.Generator
-        Of moves and acceptance.
+        Source of random moves and of their acceptance.
     limits : Limits, optional
         Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
         200 000 a node where that is less. With a time limit, the last rounds fit into what is left of it.
@@ -66,7 +66,7 @@ def multilevel(
     instance : Instance
         The question.
     rng : numpy.random.Generator
-        Of ratings, cuts and walks.
+        Source of randomness of ratings, cuts and walks.
     limits : Limits, optional
         Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
         200 000 a node where that is less.

@@ -80,7 +80,7 @@ def evolve(
     n : int
         Keys of a vector.
     rng : numpy.random.Generator
-        Of populations, crossovers and mutants.
+        Source of randomness of populations, crossovers and mutants.
     limits : Limits
         An evaluation is a vector; looked at before each generation.
     parameters : BRKGAParameters

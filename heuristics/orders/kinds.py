@@ -85,9 +85,9 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     order : (n,) integers
         A topological order; where nodes have windows, it is sorted by them first.
     deadline : Deadline, optional
-        Of the descent, where there are too many states, and of the program with a rate for each pair of kinds.
+        Time limit of the local search, used if there are too many states, and of the program with rates for pairs.
     seed : int
-        Of that descent.
+        Seed of that local search.
 
     Returns
     -------

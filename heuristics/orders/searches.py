@@ -39,7 +39,7 @@ def brkga(
     instance : Instance
         The question; the answer slices one order of its nodes.
     rng : numpy.random.Generator
-        Of populations, crossovers and mutants.
+        Source of randomness of populations, crossovers and mutants.
     limits : Limits, optional
         Checked after every generation.
     parameters : BRKGAParameters, optional
@@ -70,7 +70,7 @@ def random_search(instance: Instance, rng: np.random.Generator, limits: Limits, 
     instance : Instance
         The question; the answer slices the best order.
     rng : numpy.random.Generator
-        Of the priorities.
+        Source of the random priorities.
     limits : Limits
         Checked after every batch of 100 orders.
     samples : int
@@ -100,7 +100,7 @@ def linear_arrangement(
     instance : Instance
         The question; the answer slices the order that is found.
     rng : numpy.random.Generator
-        Of the genetic search.
+        Source of randomness of the genetic search.
     limits : Limits
         Its target is not used: it is a bottleneck, and the search minimises edge lengths.
     weighted : bool

@@ -91,7 +91,7 @@ def slice_order(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     order : (n,) integers
         A topological order.
     deadline : Deadline, optional
-        Of graphs with more than 2,000 nodes the best slicing found by then; smaller ones take no time worth counting.
+        Graphs with more than 2,000 nodes get the best slicing found by then; smaller ones take negligible time.
         Over kinds of devices it ends a search among their sequences, and one with a rate for each pair.
 
     Returns

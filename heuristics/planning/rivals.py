@@ -244,7 +244,7 @@ def equal_replicas(
     legal : callable
         Whether a plan may be the answer.
     orders : str
-        Of passes: "auto", "unsplit", or how their names begin.
+        Orders of passes to try: "auto", "unsplit", or the beginning of their names.
     limits : Limits, optional
         Looked at before each move of a cut.
 

@@ -225,7 +225,7 @@ class GraphBuilder:
             If true, every parameter is a source without work that holds the parameter and outputs it.
             Otherwise parameters belong to their users, as states always do.
         name, source, attributes
-            Of the graph. The attributes gain `flops`, `multiply_adds`, `parameter_count` and, if there are any,
+            Members of the graph. The attributes gain `flops`, `multiply_adds`, `parameter_count` and, if there are any,
             `not_trained`: names of tensors that several nodes hold but that are no parameters, such as a mask.
         """
         hidden = (_STATE,) if weights_as_nodes else (*_HELD, _STATE)

@@ -58,7 +58,7 @@ class ComputationGraph(Displayed):
     attributes : mapping
         Free annotations, carried along in files.
     state_bytes : (n,) floats, optional
-        What each node keeps from run to run beside its parameters, such as a cache of keys [bytes]; default 0.
+        What each node keeps from run to run besides its parameters, such as a cache of keys [bytes]; default 0.
 
     Raises
     ------

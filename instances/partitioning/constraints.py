@@ -228,7 +228,7 @@ class Constraints:
         together : iterable of groups
             A group is a list of names, or one pattern.
         windows : mapping or pairs of name to block or to (first, last)
-            Of several windows of a node all hold.
+            A node with several windows has to lie in all of them.
         uncut : iterable of names
             Nodes whose output tensors are never cut.
         at_least : iterable of (count, names)

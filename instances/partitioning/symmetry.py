@@ -51,7 +51,7 @@ def families(instance: Instance) -> tuple[IntArray, ...]:
     Returns
     -------
     tuple of (e, l) integers
-        Of each family e branches of l nodes, a row a branch; no node is named twice. Empty where there are none.
+        For each family a matrix with one row for each of its e branches of l nodes. No node occurs twice.
 
     Examples
     --------

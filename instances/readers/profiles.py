@@ -177,7 +177,7 @@ def read_piper(
     configuration : str
         Id of the way to run every node; "activation recomp" in the published files recomputes activations.
     time_unit : {"s", "ms", "us"}
-        Of the times in the file.
+        Unit of the times in the file.
 
     Raises
     ------

@@ -118,7 +118,7 @@ class LayerStack:
 def numbered(names: Sequence[str], network: str, work: Sequence[float]) -> tuple[str, list[int | None]]:
     """The common stem of the layers' names, and the layer number of each name, None outside the layers.
 
-    Of several stacks of layers, such as those of an encoder and a decoder, the one with more than half of the work
+    If there are several stacks of layers, as in an encoder and a decoder, the one with more than half of the work
     counts, and the layers of others are none.
 
     Raises

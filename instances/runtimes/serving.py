@@ -188,7 +188,7 @@ def _genai_config(cut: LayerCut) -> str:
     return _config(cut, [_by_convention(cut, n) for n in range(cut.k)])
 
 
-#: Roles of tensors of the whole decoder, beside input_ids and logits, and how they begin where layers have their own.
+#: Roles of tensors of the whole decoder, besides input_ids and logits, and how they begin where layers have their own.
 _INPUTS = {"attention_mask": "attention_mask", "position_ids": "position_ids"}
 _CACHES = {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"}
 _NEW_CACHES = {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"}

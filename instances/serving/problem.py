@@ -65,7 +65,7 @@ class Constants:
     keep : float
         Part of the memory that may be filled.
     reserve : float
-        Bytes of a device beside weights and caches.
+        Bytes of a device taken by other things than weights and caches.
     first, prompt, wait : float
         Time of the first token of a prompt: seconds, and multiples of the time that the prompt takes in all stages and
         of the time from token to token, for which steps of other sequences keep it waiting.
@@ -115,7 +115,7 @@ class DeploymentInstance(QuestionRecord):
     topology : {"chain", "replicas"}
         One chain, or several side by side.
     prefill : {"mixed", "pools", "none", "prompts"}
-        Chains take prompts beside decoding; some chains take prompts and others decode; all decode alone; or all take
+        Chains take prompts besides decoding; some chains take prompts and others decode; all decode alone; or all take
         prompts alone.
     runtime : str, optional
         Runtime that has to be able to run each chain.

@@ -155,7 +155,7 @@ NOT_IMPORTED = 3
 #: Bandwidth between blocks [bytes/s].
 _BANDWIDTH = 25e9
 
-# What a graph depends on, beside the versions of packages.
+# What a graph depends on, besides the versions of packages.
 _TRACERS = (*("readers/pytorch/dataflow", "readers/pytorch/export", "devices", "suites/network_process"),)
 # Of the numbers in networks.csv.
 _TORCH = "2.13.0"

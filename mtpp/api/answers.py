@@ -103,7 +103,7 @@ def explain(
     graph : GraphLike, optional
         Graph of a partition file without one.
     bandwidth, memory, activation_buffer, fit, constraints
-        Of the question, in place of the values in a partition file.
+        Members of the question, in place of the values in a partition file.
     time_limit : float
         Seconds to prove a bound on a partition, 10 by default.
     solver, gap, threads, seed, solver_options, log

@@ -172,13 +172,13 @@ def compare(
     devices : str, Machines or file, optional
         As for `mtpp.partition`, of all graphs; for graphs of a suite they state their speeds.
     dims : mapping of str to int or str, optional
-        Of all graphs, which are architectures or models.
+        Dimensions of all graphs, which are architectures or models.
     weights : str or path, optional
         Which weights count beside a ``config.json``; suites take none.
     time_limit : float, optional
         Seconds for each bound, 60 by default. A heuristic of your own that has no budget is ended after that, too.
     seeds : int, iterable of int, or text such as "0,1,2", optional
-        Of the heuristics, each of which runs with all of them; by default that of `seed`.
+        Seeds of the heuristics, each of which runs with every seed; by default that of `seed`.
     budgets : float, iterable of float, or text such as "1,10,60", optional
         Seconds for the heuristics without compiling, each of which runs with all of them; by default a heuristic does
         its own number of evaluations.
@@ -331,7 +331,7 @@ def features(
     most_ideals : int
         More ideals than that are not counted; a count takes about two microseconds for each.
     dims : mapping of str to int or str, optional
-        Of all graphs, which are architectures or models.
+        Dimensions of all graphs, which are architectures or models.
     weights : str or path, optional
         Which weights count beside a ``config.json``; suites take none.
     bandwidth, memory, activation_buffer, fit

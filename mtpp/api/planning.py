@@ -86,19 +86,19 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
         Layers, devices with the requests per second that they serve by their number of layers, and links; or a decoder,
         an architecture or a ``config.json``, with `devices`.
     devices : str, path or Machines, optional
-        Of the cluster on which a decoder runs, with the rates between them.
+        Devices of the cluster on which a decoder runs, with the rates between them.
     dims : mapping, optional
-        Of the decoder: phase, decode by default, context, and batch, the most sequences that a device works at in a
-        step; it works at fewer where the caches of all that are in flight do not fit beside its layers. The flow counts
+        Dimensions of the decoder: phase (decode by default), context, and batch, the most sequences of a device in a
+        step; it takes fewer if the caches of all that are in flight do not fit beside its layers. The flow counts
         sequences: tokens in decoding, prompts in prefill.
     in_flight : int, optional
         Batches of sequences in flight, whose caches all devices hold; by default as many as are best.
     memory : float or str, optional
         Upper limit for the memory of a device [bytes]; by default the memory of its kind.
     bandwidth : float or str, optional
-        Of devices whose kind states none.
+        Bandwidth of devices whose kind states none.
     peak_flops, memory_bandwidth : float or str, optional
-        Of the device with speed 1.
+        Rates of the device with speed 1.
     search_only : bool
         Whether nothing is proved.
     time_limit : float
@@ -209,9 +209,9 @@ def serve(
     prefill : str
         "mixed", or "none" where prompts run elsewhere.
     price : str
-        Of an hour of each server, in their order.
+        Price of an hour of each server, in their order.
     time_limit : float
-        Of a deployment with its proof [s]; 60 by default.
+        Time for a deployment with its proof [s]; 60 by default.
     dims, reader, communication, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`. Times hold at the context of `dims`, which all cuts hold.
 
@@ -298,7 +298,7 @@ def place(
     bandwidth : float or str, optional
         Out of each device; 7.6e9 for a family, 25 GB/s otherwise.
     memory : float or str, optional
-        Of a device; no limit by default.
+        Memory of a device; no limit by default.
     dims, training, reader, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
     devices : Machines, str or path, optional
@@ -398,17 +398,17 @@ def plan(
     cluster : str, path or Cluster
         A file, servers as "8x4", a testbed of the paper, or "simulation-SEED".
     microbatches : int
-        Of an iteration.
+        Microbatches of an iteration.
     planner : str
         A name of `mtpp.PLANNERS`.
     bandwidth : float or str, optional
-        Of servers: one rate, or one within and one between them as "128Gbps,32Gbps".
+        Bandwidth of servers: one rate, or one within and one between them as "128Gbps,32Gbps".
     memory : float or str, optional
-        Of a device; no limit by default.
+        Memory of a device; no limit by default.
     network : str
         "shared" if servers share network cards, "paper" if links share nothing.
     nic : str
-        Of a server's card: "full", "half", and a rate, such as "25GB/s,half".
+        Network card of a server: "full" or "half" duplex, and its rate, such as "25GB/s,half".
     dtype : str, optional
         "fp32" by default, "bf16", "fp16" or "fp8"; that of an architecture, and of the bytes of a file.
     sequence : int, optional

@@ -48,7 +48,7 @@ def train(
     bandwidth : float or str, optional
         Within and between servers as "300GB/s,200GB/s"; that of servers known by name by default.
     memory : float or str, optional
-        Of a device; by default 94 % of that of `device`.
+        Memory of a device; by default 94 % of that of `device`.
     nic, dtype, sequence, optimizer_bytes, full_duplex, peak_flops, memory_bandwidth, time_unit
         As for `plan`; "bf16" by default, with 18 bytes a parameter; "fp8" has 8-bit products.
     micro_batch, tp, cp, ep, etp, imbalance, dispatch, overlap, zero, checkpoint, attention, fix, device, price, runtime
@@ -56,9 +56,9 @@ def train(
     calibration : str, optional
         A file of `calibrate`.
     top : int
-        Plans of other degrees that are shown beside the best, at most.
+        Largest number of plans with other degrees that are shown beside the best one.
     tokens : float, optional
-        Of a whole training, whose days and price are shown.
+        Tokens of a whole training, whose days and price are shown.
     time_limit : float, optional
         For the search, and as much again for bounds [s].
 

@@ -85,7 +85,7 @@ def _existing(model: str | PathLike[str]) -> Path:
 # Certificates checked without the programs that made them: `verify`; it loads neither searches nor models.
 
 
-# Seconds to read a file, beside its limits, and to compile kernels, for which the clock of these stands still.
+# Seconds to read a file, besides its limits, and to compile kernels, for which the clock of these stands still.
 _PATIENCE = 140.0
 
 
@@ -114,24 +114,24 @@ def verify(
     k, bandwidth, memory, activation_buffer, fit, constraints, runtime
         What the question has to say, read as by the function that made the file.
     devices
-        Of several kinds, as the function that made the file takes them. With `graph` the works on each kind are
+        Devices of several kinds, as the function that made the file takes them. With `graph` the works on each kind are
         compared as well.
     cluster, microbatches, global_batch, dtype, sequence
-        Of a plan.
+        What the question of a plan has to say.
     nic, optimizer_bytes, full_duplex, network, parameter_copies, samples, recompute
-        Of a plan, as for `plan`; with `graph` all of it is compared. The first three are of a global batch, too.
+        The same of a plan, as for `plan`, or (the first three) for a global batch; with `graph` all of it is compared.
     micro_batch, tp, cp, ep, etp, imbalance, dispatch, overlap, zero, checkpoint, attention, fix, device, calibration
-        Of a plan for a global batch, as for `train`; with `graph` all of it is compared.
+        The same of a plan for a global batch, as for `train`; with `graph` all of it is compared.
     in_flight
-        Of a serving front, or of a flow.
+        The same of a serving front, or of a flow.
     servers, between, input, output, kv, reserve, degrees, batch, tpot, ttft, objective, topology, prefill, price
-        Of a deployment, as for `serve`.
+        The same of a deployment, as for `serve`.
     rerun : bool
         Also let the solvers and programs of this machine prove again what is trusted.
     time_limit : float
         Seconds, 60 by default, and as many again of `rerun`.
     dims, level, training
-        Of `graph`, as for `mtpp.load`.
+        How `graph` is read, as for `mtpp.load`.
 
     Returns
     -------

@@ -181,7 +181,7 @@ def certify_grid(
     time_limit : float, optional
         For the search, and as much again for the bounds [s].
     top : int
-        Plans of other degrees beside the best, at most.
+        Largest number of plans with other degrees beside the best one.
 
     Returns
     -------

@@ -49,7 +49,7 @@ def tables(partition: Partition, width: int | None) -> list[str]:
     Parameters
     ----------
     width : int, optional
-        Of the terminal.
+        Width of the terminal [characters].
     """
     reports, moved = stages(partition), crossings(partition)
     parts = [stage_table(partition, reports, width)]
@@ -62,9 +62,9 @@ def stage_table(partition: Partition, reports: Sequence[StageReport], width: int
     Parameters
     ----------
     reports : sequence of StageReport
-        Of the partition.
+        Reports on the stages of the partition.
     width : int, optional
-        Of the terminal.
+        Width of the terminal [characters].
     """
     cheapest_first = sorted(reports, key=lambda stage: stage.cost)
     hidden = cheapest_first[: max(0, len(reports) - _MOST_ROWS)]
@@ -107,11 +107,11 @@ def crossing_table(
     Parameters
     ----------
     reports : sequence of StageReport
-        Of the partition.
+        Reports on the stages of the partition.
     moved : sequence of Crossing
         At least one, of the partition.
     width : int, optional
-        Of the terminal.
+        Width of the terminal [characters].
     """
     before = np.array([stage.stage for stage in reports[:-1]])
     source = np.array([tensor.source for tensor in moved])

@@ -284,7 +284,7 @@ def plot_rules(
     Parameters
     ----------
     labels : sequence of str
-        Of the questions, from above.
+        Names of the questions, from top to bottom.
     ratios : mapping of str to sequence of float
         For each rule a number a question; None where its cut does not fit.
     quantity : str

@@ -197,7 +197,7 @@ def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: A
     Parameters
     ----------
     names : sequence of str
-        Of the clusters, from above.
+        Names of the clusters, from top to bottom.
     flows : mapping of str to sequence of float
         What each bar of a group stands for, with a number a cluster [requests/s].
     """

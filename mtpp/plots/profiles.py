@@ -163,7 +163,7 @@ def plot_intervals(cells: pd.DataFrame, label: str, ax: Axes | None = None) -> A
     cells : DataFrame
         Columns row, column, value, low, high, and perhaps `theirs`, the value of others in the same place.
     label : str
-        Of the axis, with unit.
+        Label of the axis, with unit.
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
     """

@@ -153,7 +153,7 @@ def stacked(
     parts : mapping of str to sequence of float
         Kind of bars to a number for each row, at least 0, in the unit that `scale` divides; infinite ones have no bar.
     scale : Scale
-        Of the axis.
+        Unit of the axis.
     names, axis : str
         What a row is, and what the axis measures.
     kinds : mapping of str to str, optional

@@ -418,9 +418,9 @@ def compare_methods(
     jobs : int
         Processes; 1 is this one.
     scheduler : str, optional
-        Of dask.distributed, whose workers are used instead.
+        Address of a scheduler of dask.distributed, whose workers are used instead.
     seeds, budgets : sequence
-        Of heuristics, see `jobs_of`.
+        Seeds and budgets of heuristics, see `jobs_of`.
     accept_old : bool
         Whether runs of the version before, which do not know the code that made them, are answers.
 

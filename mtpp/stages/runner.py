@@ -119,7 +119,7 @@ def available_memory() -> int | None:
 _GRACE = 1.0
 # Seconds between looks whether stages go on.
 _LOOK = 0.5
-# Seconds that a process may take to start and to load its model, beside the timeout.
+# Seconds that a process may take to start and to load its model, besides the timeout.
 _LOADING = 30.0
 
 
@@ -391,7 +391,7 @@ class LinkSpeed:
     Parameters
     ----------
     sizes : sequence of int
-        Of the messages that were sent [bytes].
+        Sizes of the messages that were sent [bytes].
     send, receive : sequences of float
         Median processor time to write a message of each size, and to read it [s].
     latency : float

@@ -115,7 +115,7 @@ def run(folder: Path, device_type: str, steps: int, meeting: Path | None = None,
     Parameters
     ----------
     folder : Path
-        Of the stages.
+        Folder with the files of the stages.
     device_type : str
         "cpu" or "cuda".
     steps : int

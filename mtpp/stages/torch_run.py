@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Names of the files of a folder of stages.
 SCRIPT, _LAYOUT, _TENSORS = "run.py", "stages.json", "tensors.pt"
 _INPUTS = -1
-# Seconds that a process may take to start and to cut its stage, beside the timeout.
+# Seconds that a process may take to start and to cut its stage, besides the timeout.
 _LOADING = 120.0
 _LOOK = 0.2
 _SEED = 0
@@ -47,7 +47,7 @@ class TorchTrial:
     stages : int
         Processes, one for each block that has nodes.
     microbatches : int
-        Of each step.
+        Number of microbatches in each step.
     seconds : tuple of float
         Time of each step [s].
     predicted : float
@@ -87,11 +87,11 @@ def try_program(
     program : torch.export.ExportedProgram
         With tensors as inputs, whose first dimension is that of samples; one call of it is a microbatch.
     partition : Partition
-        Of the graph that was made from it.
+        Partition of the graph that was made from the program.
     microbatches, steps : int
         Microbatches of a step, and steps that are measured, after one that is not.
     timeout : float
-        Seconds for all of it, beside those to start.
+        Time limit for all steps together, besides the time to start [s].
     device : str
         "cpu", or "cuda" for a graphics card a stage.
 

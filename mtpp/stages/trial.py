@@ -121,7 +121,7 @@ def _mismatched_tensors(manifest: Manifest, partition: Partition) -> Iterator[st
 # Trial of a folder of stages: run them, measure them, and compare their outputs with the whole model's.
 
 
-# A process takes so much beside its model [bytes], and so many copies of that while it is made ready.
+# A process takes so much besides its model [bytes], and so many copies of that while it is made ready.
 _PROCESS = 2**31
 _COPIES = 3
 _WARM_UP = 10
@@ -134,8 +134,8 @@ class Agreement:
 
     requests: int  # that were compared
     exact: int  # of which every byte was equal
-    worst: float  # largest difference beside what is allowed for its tensor
-    allowed: float  # largest difference of that tensor that counts as none
+    worst: float  # difference of the tensor that differs most, relative to what is allowed for it
+    allowed: float  # difference of that tensor up to which it counts as equal
     name: str | None  # an output that differs by more than it may
 
 

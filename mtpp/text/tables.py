@@ -157,7 +157,7 @@ def fitted(header: Sequence[str], rows: Rows, width: int | None, words: Collecti
     header : sequence of str
     rows : sequence of sequence of str
     width : int, optional
-        Of the terminal; None is one without an end.
+        Width of the terminal [characters]; None for no limit.
     words : collection of int
         Columns that are left-aligned and can be shortened.
 

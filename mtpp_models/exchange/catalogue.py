@@ -29,7 +29,7 @@ def catalogue(
     Parameters
     ----------
     instance : Instance, optional
-        Of devices that are alike: its models are built and counted.
+        Question with alike devices, whose models are built and counted.
     start : Partition, optional
         For strengthened models, which are not counted without.
     options : SolveOptions, optional

@@ -270,7 +270,7 @@ def write_model(
     ----------
     instance : Instance or TrainingInstance
     model : str or Formulation
-        Of a question of training a form of `build_replication`: "arc-flow", "compact" or "makespan".
+        For a question of training, a form of `build_replication`: "arc-flow", "compact" or "makespan".
     path : path
         Ends in ``.lp`` or ``.mps``; with several cases their numbers are put before the suffix.
     start : Partition or Plan, optional
@@ -385,13 +385,13 @@ def read_solution(built: BuiltModel, path: str | Path) -> Solution:
     """Read the solution of a written model; the values are set in the variables of the built model.
 
     It reads files of HiGHS, CBC, GLPK, SCIP and Gurobi, and lists with a name and a value in each line. A list may have
-    the variables ``y`` alone. Missing variables are 0. Values in other files must satisfy the rows of the model, so that
-    a file that is cut short or of another model is noticed.
+    the variables ``y`` alone. Missing variables are 0. Values in other files must satisfy the model, so that a file that
+    is cut short or of another model is noticed.
 
     Parameters
     ----------
     built : BuiltModel
-        Of the same question, model and start as the written one.
+        Model built from the same question, model and start as the written one.
     path : path
 
     Raises

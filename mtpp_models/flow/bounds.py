@@ -358,7 +358,7 @@ def bound_ticks(
 ) -> Result[FlowInstance, FlowAnswer] | None:
     """A bound on the time of a request, and the best answer; None if there are too many kinds of groups.
 
-    Of all divisions of the devices into groups, take that with the largest sum of bounds, and solve its largest
+    Take the division of the devices into groups with the largest sum of bounds, and solve its largest
     unsolved group; repeat until all its groups are solved, or the sum is no larger than the best flow.
 
     Parameters

@@ -129,7 +129,7 @@ def add_pair_transfers(m: pyo.ConcreteModel, data: ScaledKinds, times: FloatArra
     m : pyomo.environ.ConcreteModel
         With x, c, E, and ``on`` over ``places``.
     times : (e, T, T) floats
-        Of each of `data.tensors` from kind to kind, in units.
+        Transfer time of each of `data.tensors` from kind to kind [unit of `data`].
     """
     row = {tensor: e for e, tensor in enumerate(data.tensors)}
     m.kind = pyo.Var(m.V, m.K, bounds=(0, 1), doc="kappa: node v is on a device of kind t")

@@ -33,7 +33,7 @@ _WHOLE = 1e-6
 class Relaxation:
     """Optimum of the linear relaxation of a model as its file states it.
 
-    Of a model of several cases `value` and `bound` are the least of all cases, and the rest is that of the case of
+    If a model has several cases, `value` and `bound` are the least of all cases, and the rest is that of the case of
     least value.
 
     Parameters

@@ -458,7 +458,7 @@ def make_tables(
     workers : Workers
     report : Report
     seeds, budgets : sequence
-        Of the heuristics, see `jobs_of`.
+        Seeds and budgets of the heuristics, see `jobs_of`.
 
     Raises
     ------

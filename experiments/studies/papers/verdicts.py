@@ -294,7 +294,7 @@ def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *
     tolerance : Decimal
         t is that and half of the last digit of the number.
     low, high : float
-        Of the interval.
+        Ends of the interval.
     relative : bool
         Whether the tolerance is a part of the number.
 

@@ -165,7 +165,7 @@ def served(question: ServingInstance, counts: Sequence[int], back: int | None = 
     question : ServingInstance
         Its nodes are what comes before the layers, the layers, and what comes after them.
     counts : sequence of int
-        Of each stage.
+        Number of layers of each stage.
     back : int, optional
         Stage of what comes after the layers; by default the last one.
     """

@@ -74,9 +74,9 @@ class Placeto(nn.Module):
     devices : int
         The number of devices is fixed.
     width : int
-        Of an embedding in each direction; 0 for as many as a node has features.
+        Width of an embedding in each direction; 0 for the number of features of a node.
     rounds : int
-        Of message passing; 0 is the ablation "partitioner".
+        Rounds of message passing; 0 is the ablation "partitioner".
     pooled : bool
         Whether the three sets are summed apart; otherwise, the ablation "aggregator".
     outer : bool

@@ -38,7 +38,7 @@ class Configuration:
     expert_parameters: float = 0.0  # trained numbers of experts
     tied_parameters: float = 0.0  # numbers of the last layer that the first one has as well
     stored_bytes: float  # kept from the forward to the backward pass
-    working_bytes: float = 0.0  # held beside that while the layer recomputes
+    working_bytes: float = 0.0  # held in addition while the layer recomputes
     output_bytes: float  # sent to the next stage, as many gradients come back
 
     def __post_init__(self) -> None:
@@ -228,7 +228,7 @@ def _named(way: Configuration) -> str:
 
 
 CONFIGURED_FORMAT = "mtpp-chain/2"
-#: Members of a chain beside its layers.
+#: Members of a chain besides its layers.
 CHAIN = ("name", "source", "micro_batch", "sequence", "dtype", "device", "flops")
 #: Members for runtimes, which no cost reads, and their values.
 _RUN = {"attention": ("fused", "eager"), "overlap": ("tp", "none")}

@@ -274,8 +274,8 @@ class Transformer:
     norm: str = "rms"  # rms, layer (scale and shift), plain (a scale alone) or none (no parameters)
     embedding: int | None = None  # width of the table of tokens, where a matrix makes it `hidden`
     positions: int = 0  # tokens of a sequence at most; 0 if nothing limits them
-    before: int = 0  # parameters before the layers beside that table, such as a table of positions
-    after: int = 0  # parameters after the layers beside the head, such as a norm
+    before: int = 0  # parameters before the layers besides that table, such as a table of positions
+    after: int = 0  # parameters after the layers besides the head, such as a norm
     dropout: bool = False  # whether training keeps masks of dropout
     causal: bool = True  # whether a token attends to those before it alone
     head: bool = True  # whether tokens are predicted after the layers

@@ -302,7 +302,7 @@ _TOWER = re.compile(
 )
 #: Layers that draft further tokens.
 _DRAFTS = re.compile(r"(?:^|\.)mtp\.")
-#: Tensors that some files hold beside parameters.
+#: Tensors that some files hold besides parameters.
 _BUFFERS = re.compile(
     r"(inv_freq|rope\.freqs|attn\.bias|attn\.masked_bias|rope_freqs\.weight|rope_factors_(?:long|short)\.weight|attention\.bias|"
     r"rotary_emb\..*|position_ids)$"

@@ -61,7 +61,7 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
     dims : mapping of str to int
         As for `read_onnx`.
     partition : Partition
-        Of the graph that `read_onnx` makes of the file with these dimensions.
+        Partition of the graph that `read_onnx` makes of the file with these dimensions.
 
     Raises
     ------

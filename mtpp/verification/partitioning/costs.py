@@ -152,7 +152,7 @@ def _peaks(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> 
     return {b: max(accumulate(row)) for b, row in change.items()}
 
 
-# Check of the rules of a question beside its cost, as they are written: constraints, and a hard limit.
+# Check of the rules of a question besides its cost, as they are written: constraints, and a hard limit.
 
 
 # Nodes that are named.

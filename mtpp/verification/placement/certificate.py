@@ -168,7 +168,7 @@ def _pair(value: Value) -> tuple[float, float]:
     return numbers[0], numbers[1]
 
 
-#: Method to what checks it, beside *simple*; all others are trusted from their solver.
+#: Method to what checks it, besides *simple*; all others are trusted from their solver.
 PLACEMENT_CHECKERS: dict[str, Callable[[PlacementTask, Claim, TimeBounds], Check]] = {
     "heads": _heads,
     "windows": _windows,
@@ -218,7 +218,7 @@ def _memories(placement: StatedPlacement) -> list[float]:
 def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
     """Bound by the longest path or the average work, in the time unit of the work.
 
-    Of unequal devices each node is on the fastest one, and shares are by speed.
+    If devices differ, each node counts as on the fastest one, and shares of the work are proportional to speed.
     """
     devices, missing = devices_of_kinds(instance), [0] * len(step.outputs)
     for readers in step.readers:
