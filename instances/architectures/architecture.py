@@ -226,9 +226,9 @@ def served_dims(defaults: Mapping[str, Dim], stated: Mapping[str, Dim]) -> dict[
     Returns
     -------
     dict
-        The tokens to compute, `sequence`, are those of the context in prefill and one in decode, and the context is
-        `sequence` in prefill and its default in decode, unless given. Elements of the cache are as wide as others.
-        The phase *forward* has neither a phase nor a cache.
+        By default `sequence`, the tokens to compute, is the context in prefill and 1 in decode, and the context is
+        `sequence` in prefill and the default of `sequence` in decode. Elements of the cache are as wide as others.
+        The phase *forward* has no cache; then neither phase nor context is returned.
 
     Raises
     ------

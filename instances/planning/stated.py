@@ -104,7 +104,7 @@ class StatedTimeline(TimelineMembers, Envelope):
 
 
 def plan_from_document(document: Value) -> StatedPlan | StatedTimeline:
-    """The plan of a file with its question, on shared network cards with all its times.
+    """The plan that a file states, with its question; with all its times if servers share network cards.
 
     Raises
     ------

@@ -171,7 +171,7 @@ class Splitting:
         partition: Partition | Result | str | PathLike[str] | None,
         words: SplitWords,
     ) -> Splitting:
-        """Check all that can be checked before long work begins.
+        """A splitting of a model, after all checks that take little time.
 
         Raises
         ------

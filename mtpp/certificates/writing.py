@@ -80,7 +80,7 @@ def without_partition(result: Result) -> dict[str, Any] | None:
 
 
 def bounds_alone(result: Result[Any, Any]) -> None:
-    """Allow files with bounds and no answer."""
+    """Do nothing: files with bounds and without an answer are allowed."""
 
 
 def needs_answer(result: Result[Any, Any]) -> NoReturn:

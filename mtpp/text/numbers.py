@@ -100,7 +100,7 @@ class Scale(NamedTuple):
         return cls(unit, size, 0 if unit == "B" else min(max(0, _DIGITS - 1 - power), _MOST_DECIMALS))
 
     def cell(self, value: float) -> str:
-        """Format a number without its unit; a small one as below the last digit, rather than 0."""
+        """A number without its unit; one that would round to 0 is written like "<0.01", with the column's decimals."""
         number = value / self.size
         if value == 0:
             return "0"

@@ -385,8 +385,8 @@ def read_solution(built: BuiltModel, path: str | Path) -> Solution:
     """Read the solution of a written model; the values are set in the variables of the built model.
 
     It reads files of HiGHS, CBC, GLPK, SCIP and Gurobi, and lists with a name and a value in each line. A list may have
-    the variables ``y`` alone. Missing variables are 0. Values in other files must satisfy the model, so that a file that
-    is cut short or of another model is noticed.
+    the variables ``y`` alone. Missing variables are 0. Values in other files must satisfy the model, so that a file
+    that is cut short or of another model is noticed.
 
     Parameters
     ----------

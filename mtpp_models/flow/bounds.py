@@ -405,7 +405,7 @@ def bound_ticks(
 
 
 def _numbers(families: list[list[int]], counts: Counts) -> list[int]:
-    """Indices of the devices of a group that has `counts` devices of the families of equal ones."""
+    """Indices of devices for a group that takes `counts` devices from each family of interchangeable ones."""
     return [i for family, count in zip(families, counts, strict=True) for i in family[:count]]
 
 

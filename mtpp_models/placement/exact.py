@@ -57,7 +57,7 @@ _HALF = 0.5
 
 
 def exact(data: ScaledPlacement) -> pyo.ConcreteModel:
-    """Build the model: (1) to (14)."""
+    """Build the model with equations (1) to (14)."""
     m = pyo.ConcreteModel("place-exact")
     m.V = pyo.Set(initialize=list(data.nodes), doc="nodes v")
     m.D = pyo.Set(initialize=list(data.devices), doc="devices d, h")

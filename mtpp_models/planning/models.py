@@ -244,7 +244,7 @@ _HALF = 0.5
 
 
 def compact(data: ScaledTraining) -> pyo.ConcreteModel:
-    """Build the compact form: (1) to (6)."""
+    """Build the compact form, with equations (1) to (6)."""
     m = pyo.ConcreteModel("compact")
     L, V = data.L, data.V
     m.N = pyo.RangeSet(1, min(L, V), doc="stages n")
@@ -354,7 +354,7 @@ class ReplicationForm:
 
 
 def arc_flow(data: ScaledTraining) -> pyo.ConcreteModel:
-    """Build the arc-flow form: (1) to (6)."""
+    """Build the arc-flow form, with equations (1) to (6)."""
     network = data.network()
     m = _paths("arc-flow", data, network)
     m.workload = pyo.Var(domain=pyo.NonNegativeReals, doc="longest time that a stage or a channel is busy")
@@ -378,7 +378,7 @@ def arc_flow(data: ScaledTraining) -> pyo.ConcreteModel:
 
 
 def makespan(data: ScaledTraining) -> pyo.ConcreteModel:
-    """Build the makespan form: (1) to (3) and (6) to (11)."""
+    """Build the makespan form, with equations (1) to (3) and (6) to (11)."""
     network = data.network(makespan=True)
     m = _paths("makespan", data, network)
     m.makespan = pyo.Var(domain=pyo.NonNegativeReals, doc="time that no schedule of the plan goes below")

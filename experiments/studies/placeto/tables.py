@@ -69,7 +69,7 @@ def best_of(answer: dict[str, Any] | None) -> dict[str, float] | None:
 
 
 def orders_of(runs: Iterable[Run], *, planner: bool, orders: int) -> tuple[list[float], float] | None:
-    """Times in unseen orders, and the best time of the training, for a number of orders."""
+    """Step times in unseen orders, and the best one in training, of the run with `orders` training orders."""
     for run in runs:
         options = run["options"]
         if run["method"] == "orders" and (options["planner"], options["orders"]) == (planner, orders):

@@ -48,10 +48,10 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class TrainingJob(StudyJob):
-    """One method on one instance."""
+    """Job that answers one training question by one method."""
 
     instance: TrainingInstance
-    method: str  # a planner, or one of the words above
+    method: str  # name of a planner, or one of the constants above
 
     @property
     def question(self) -> list[Any]:

@@ -207,8 +207,8 @@ class ConfiguredChain(Displayed):
     def parameters(self) -> float:
         """Number of trained parameters of all layers; those shared by the first and the last layer count once.
 
-        Without a tensor degree of 1 these are the numbers of all devices of the least one, which are a few more where
-        each device has some whole, such as those of norms.
+        Without a tensor degree of 1, these are the parameters on all devices at the smallest degree: a few more, as
+        each device has copies of some, such as those of norms.
         """
         tp = min(self.degrees)
         layers = self.plain(tp)

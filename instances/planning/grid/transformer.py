@@ -75,7 +75,7 @@ class LayerSizes:
 
     @property
     def key_heads(self) -> int:
-        """Heads of keys and values; latent vectors make them for each head."""
+        """Number of heads of keys and values; with latent attention as many as heads of queries."""
         attention = self.attention
         return attention.heads if isinstance(attention, LatentAttention) else attention.key_heads
 

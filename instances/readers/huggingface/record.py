@@ -198,8 +198,8 @@ class Layer:
 
     mixers: tuple[Attention | LatentAttention | Recurrence, ...]
     feed: FeedForward | None
-    norms: int  # of the layer's width, with parameters
-    vectors: int = 0
+    norms: int  # number of norms of the layer's width that have parameters
+    vectors: int = 0  # parameters of other vectors
 
 
 @dataclass(frozen=True)

@@ -489,7 +489,7 @@ def _groups_hold(setting: Setting, others: _Others, S: int, ceiling: float, cloc
 
 
 def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: float, work: float) -> dict[int, float]:
-    """Time of both passes of group g for each number of equal layers that it can have below a time."""
+    """Least time of both passes of group g [s], by number of equal layers that it can hold in steps below `ceiling`."""
     L, M, h, end = setting.chain.n, setting.M, min(S, 2 * (S - g) - 1), g == S - 1
     first, inner = others.both
     ways = others.after + (first + (g - 1) * inner + 2 * g * others.sent[0] if g else 0.0)
