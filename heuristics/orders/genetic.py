@@ -82,7 +82,7 @@ def evolve(
     rng : numpy.random.Generator
         Source of randomness of populations, crossovers and mutants.
     limits : Limits
-        An evaluation is a vector; looked at before each generation.
+        An evaluation is a vector; the limits are checked before each generation.
     parameters : BRKGAParameters
         Sizes of the population and of its parts.
 

@@ -92,7 +92,7 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     Returns
     -------
     Partition
-        Optimal among all partitions into segments of `order`, in a fixed order or where all states can be looked at.
+        Optimal among all partitions into segments of `order`, in a fixed order or where all states can be enumerated.
         With a rate for each pair of kinds that is so of layers in a row alone; else it is the best of several.
 
     Raises

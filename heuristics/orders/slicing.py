@@ -100,7 +100,7 @@ def slice_order(instance: Instance, order: ArrayLike, deadline: Deadline | None 
         Optimal among all partitions into consecutive segments of `order`, which it carries; except where memory is
         finite, no activation buffer is fixed and the graph has more than 10,000 nodes: then the best of a few
         slicings, each with one constant for the peaks. Where nodes have windows, `order` is sorted by them before.
-        Over kinds of devices each segment has one, the best where all states can be looked at; with a rate for each
+        Over kinds of devices each segment has one, the best where all states can be enumerated; with a rate for each
         pair of kinds that holds of layers in a row.
 
     Raises

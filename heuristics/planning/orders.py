@@ -73,13 +73,13 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLis
 
 
 def steady_order(plan: Plan, distance: int) -> tuple[PassLists, str]:
-    """Order with the warm-up of `steady`, and its name; for one stage a group."""
+    """Order with the warm-up of `steady`, and its name; if each group has one stage."""
     S, M = plan.n_stages, plan.instance.microbatches
     return warmed_up(steady(S, M, distance), M), _NAMES.get(distance, f"steady-{distance}")
 
 
 def unsplit_orders(plan: Plan) -> Iterator[tuple[str, PassLists]]:
-    """Named orders without split backward passes that fit into memory, for one stage a group."""
+    """Named orders without split backward passes that fit into memory, if each group has one stage."""
     S, M = plan.n_stages, plan.instance.microbatches
     seen = set()
     for name, warmup in [(_NAMES.get(d, f"steady-{d}"), steady(S, M, d)) for d in _DISTANCES] + [("gpipe", [M] * S)]:

@@ -246,7 +246,7 @@ def equal_replicas(
     orders : str
         Orders of passes to try: "auto", "unsplit", or the beginning of their names.
     limits : Limits, optional
-        Looked at before each move of a cut.
+        Checked before each move of a cut.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def equal_replicas(
 
 
 def _even(time: FloatArray, stages: int) -> tuple[int, ...]:
-    """Cuts into so many stages whose longest time is least, by dynamic programming; the first cut is 0, the last n."""
+    """Cuts into `stages` stages with the least longest time, by dynamic programming; the first cut is 0, the last n."""
     sums, n = np.concatenate(([0.0], np.cumsum(time))), len(time)
     largest = np.full((stages + 1, n + 1), np.inf)
     largest[0, 0] = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
-# Columns of a graph from pandas frames: a row a node, and a row an edge.
+# Columns of a graph from pandas frames: one row for each node, and one for each edge.
 
 
 _HELD = ("param_bytes", "state_bytes")

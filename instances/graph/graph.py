@@ -269,7 +269,7 @@ class ComputationGraph(Displayed):
 
     @classmethod
     def from_frames(cls, nodes: pd.DataFrame, edges: pd.DataFrame, **attributes: Any) -> ComputationGraph:
-        """Build a graph from two pandas frames, with a row a node and a row an edge.
+        """Build a graph from two pandas frames, with one row for each node and one for each edge.
 
         Parameters
         ----------

@@ -210,7 +210,7 @@ def _timeline_document(timeline: Timeline) -> dict[str, Any]:
 
 
 def schedule_csv(timeline: Timeline) -> str:
-    """The order of passes, one row a group of devices, as ``torch.distributed.pipelining`` reads it (compute only).
+    """The order of passes, one row for each group, in the compute-only CSV format of ``torch.distributed.pipelining``.
 
     A group is a rank of the pipeline; where it holds several devices, each runs the same row in a pipeline of its own,
     and the pipelines add up their gradients.

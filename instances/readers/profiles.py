@@ -318,7 +318,7 @@ class _Node:
 
 
 def _colour_classes(nodes: list[_Node]) -> list[list[int]]:
-    """The nodes of each colour that several nodes have."""
+    """Nodes grouped by colour; colours of a single node are left out."""
     classes: dict[int, list[int]] = {}
     for v, node in enumerate(nodes):
         if node.colour is not None:

@@ -124,7 +124,7 @@ class ModuleUnits:
         return tuple(map(tuple, members.values()))
 
     def places(self, block: Sequence[int]) -> dict[str, int]:
-        """Block of each unit and of each weight outside units, by path; first those in the block of the inputs.
+        """Block of each unit and of each weight outside units, by path; units in the block of the inputs come first.
 
         Raises
         ------

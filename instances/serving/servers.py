@@ -112,7 +112,7 @@ class StatedServers:
 
 
 def _of_kind(kind: Kind) -> dict[str, Any]:
-    """Fields of servers with a device of the catalogue."""
+    """Fields of servers, from the catalogue's figures for their kind of device."""
     assert kind.roofline is not None
     assert kind.bandwidth is not None
     listed = listed_devices()[kind.name]

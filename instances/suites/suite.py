@@ -314,7 +314,7 @@ class _Settings:
 def folder_suite(folder: str | Path, **words: Any) -> Suite:
     """All graph files of a folder (not of folders in it), by name, in any format that `load_graph` reads with `words`.
 
-    Files whose name begins with a dot are not looked at. ``suite.toml`` may give `bandwidth`, bytes per unit of the
+    Files whose name begins with a dot are ignored. ``suite.toml`` may give `bandwidth`, bytes per unit of the
     graphs' time, `k`, the only allowed numbers of blocks, and `clusters`, a table of names or patterns of graphs and
     the network of which they are variants.
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Whether methods differ: `significance`.
 
 
-#: Columns that hold a number a run, and whether less is better.
+#: Columns that hold one number for each run, and whether less is better.
 _VALUES = {"bottleneck": True, "ratio": True, "seconds": True, "bound": False}
 _VALUES |= {"primal_integral": True, "gap_integral": True}
 _COLUMNS = (
@@ -151,7 +151,7 @@ def compare(
     solvers: str | Iterable[str] = ("highs",),
     **words: Unpack[CompareWords],
 ) -> pd.DataFrame:
-    """Run every method on every graph, and return one frame with a row a run.
+    """Run every method on every graph, and return one frame with a row for each run.
 
     Parameters
     ----------

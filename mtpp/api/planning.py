@@ -190,7 +190,7 @@ def serve(
     between : float or str
         Rate between two servers; 50 GB/s by default.
     input, output : int
-        Tokens of a prompt and of what follows it, in the mean; 1000 by default. Of a front several inputs, "500,4000".
+        Mean tokens of a prompt and of the output after it; 1000 by default. For a front several inputs, as "500,4000".
     weights, kv : str
         Widths of weights (bf16, fp16, fp8, int8, fp4, int4) and of keys and values (bf16, fp16, fp8, int8). By default
         weights beside a ``config.json`` have the bytes of their file; `weights` may name it, as for `mtpp.load`.
@@ -305,7 +305,7 @@ def place(
         Devices that differ, a text such as "4xA100,6xL4@1.25GB/s", or a file; k may then be left out. Kinds with a
         roofline price the graph, the speed of others divides its works.
     groups : int, optional
-        Search with at most so many groups of nodes; by default with single nodes.
+        Search with at most this many groups of nodes; by default with single nodes.
     policy : str or path, optional
         A checkpoint for the method *placeto*; by default it trains for this graph alone.
     seed : int

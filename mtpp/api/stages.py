@@ -255,7 +255,7 @@ def run(stages: str | PathLike[str], **words: Unpack[RunWords]) -> Trial:
     timeout : float
         Seconds without progress, after which a stage is stopped.
     device : str
-        "cpu", "cuda" for a graphics card a stage, or one for each stage, as "cuda:1,cuda:0,cpu".
+        "cpu", "cuda" for one graphics card for each stage, or a device for each stage, as "cuda:1,cuda:0,cpu".
     fusion : bool
         Whether onnxruntime may fuse operators: faster, but not as it was priced.
     compare : path, optional

@@ -55,7 +55,7 @@ class Method(Generic[Q, A]):
     run: Callable[[Result[Q, A], Controls], Result[Q, A] | None]
     share: float = 1.0  # of the time that is left, for its first turn
     timeless: bool = False  # whether it answers at once, so that it runs even when time is up
-    counted: bool = False  # whether no clock has a say in its answer, unless its time is up before its end
+    counted: bool = False  # whether its answer depends on no clock, unless time ends it early
     exact: bool = False  # whether costs and bounds that it reports at work are those of the question
     solver: bool = False  # whether it needs a solver, and is dropped once one has failed
     optional: bool = False  # whether a missing solver is not reported, as the caller has named none
@@ -183,7 +183,7 @@ class Loop(Generic[Q, A]):
     def short_turns(self, methods: Sequence[Method[Q, A]]) -> None:
         """Run methods in rounds of doubling length, for a small part of the time: many proofs are short.
 
-        Without a limit of time there is none: all methods run to their ends, and no clock has a say in the answer.
+        Without a time limit all methods run to their ends, so that the answer depends on no clock.
         """
         if self.deadline.left == math.inf:
             return

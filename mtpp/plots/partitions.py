@@ -286,7 +286,7 @@ def plot_rules(
     labels : sequence of str
         Names of the questions, from top to bottom.
     ratios : mapping of str to sequence of float
-        For each rule a number a question; None where its cut does not fit.
+        For each rule, one number for each question; None where its cut does not fit.
     quantity : str
         What the ratio is of.
     """

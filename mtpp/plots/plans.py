@@ -199,7 +199,7 @@ def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: A
     names : sequence of str
         Names of the clusters, from top to bottom.
     flows : mapping of str to sequence of float
-        What each bar of a group stands for, with a number a cluster [requests/s].
+        What each bar of a group stands for, with one number for each cluster [requests/s].
     """
     ax = axes_of(ax, 9, 1.2 + 0.6 * len(names))
     height = 0.8 / len(flows)

@@ -38,11 +38,11 @@ class Bar(NamedTuple):
     start: float
     end: float
     kind: Kind
-    title: str  # of a page, shown at the pointer
+    title: str  # text of a page, shown at the pointer
     low: float = 0.0  # part of the row's height from which it begins, from 0 to 1
     high: float = 1.0
-    label: str = ""  # of a picture, written in the bar where there is room
-    shade: float = 1.0  # of a picture, how strong its colour is, from 0 to 1
+    label: str = ""  # text of a picture, written in the bar where there is room
+    shade: float = 1.0  # strength of the colour in a picture, from 0 to 1
 
 
 class Row(NamedTuple):

@@ -152,7 +152,7 @@ def memory_limits(
 
 
 def bandwidth_of(graph: ComputationGraph, rate: Quantity | None, default: float = DEFAULT_BANDWIDTH) -> float:
-    """The bandwidth; if it is not given, the default, which is noted [bytes per unit of work time].
+    """The bandwidth [bytes per unit of work time]; if not given, the default, and a note that it was assumed.
 
     Raises
     ------
@@ -170,13 +170,13 @@ def bandwidth_of(graph: ComputationGraph, rate: Quantity | None, default: float 
 
 
 def assumed_bandwidth(rate: float) -> float:
-    """A default bandwidth, which is noted [bytes/s]."""
+    """The given default bandwidth [bytes/s]; the answer notes that it was assumed."""
     assume("bandwidth", f"{figures(rate, 'bytes/s')} between devices")
     return rate
 
 
 def memory_of(memory: Quantity | None) -> float:
-    """The memory of a device; if it is not given, no limit, which is noted [bytes].
+    """The memory of a device [bytes]; if not given, no limit, and a note that this was assumed.
 
     Raises
     ------

@@ -341,7 +341,7 @@ class _Decoder(NamedTuple):
     """A decoder, with the defaults for serving that its configuration implies."""
 
     model: ServedModel
-    longest: int | None = None  # tokens of a sequence, at most; None if nothing states it
+    longest: int | None = None  # most tokens of a sequence; None if nothing states it
     quantized: str | None = None  # numbers of its weights, as `Decoder` has them
     source: str = ""  # of the bytes of its weights, where a file says them
 

@@ -241,17 +241,17 @@ def _loaded_method(name: str) -> RunMethod:
 
 @dataclass(frozen=True, eq=False)
 class PartitionJob(Job):
-    """One method on one instance."""
+    """Job that runs one method on one instance."""
 
     instance: Instance
     by: RunMethod
-    options: SolveOptions = SolveOptions()  # of a heuristic the seed alone counts
+    options: SolveOptions = SolveOptions()  # a heuristic takes only the seed from them
     # Keys of the heuristics on the instance; a bound starts from the best of their partitions.
     waits_for: tuple[str, ...] = ()
     budget: float | None = None  # seconds of a heuristic; by default it does its own number of evaluations
     twice: bool = False  # whether a heuristic of a caller is asked twice
     solver_version: str | None = None
-    profile: str | None = None  # of the study that asks
+    profile: str | None = None  # name of the profile of the study that asks
 
     @property
     def method(self) -> str:

@@ -358,7 +358,7 @@ def performance(ratios: ArrayLike, tau: float) -> float:
     return float(np.count_nonzero(values <= tau) / max(1, len(values)))
 
 
-# Any methods on any graphs as one frame, a row a run.
+# Any methods on any graphs as one frame, a row for each run.
 
 
 #: Columns of a row.

@@ -149,7 +149,7 @@ def difference(
     """The largest difference between two values of a tensor, and the tolerance.
 
     The tolerance is a fraction of the largest absolute value, which counts as at least 0.01: values that are all near
-    zero, as of a detector without detections, are compared absolutely. The difference is 0 if all bytes are equal, and
+    zero, as of a detector that finds nothing, are compared absolutely. The difference is 0 if all bytes are equal, and
     infinite where whole numbers differ, or only one value is finite. With `fusion` it is the share of whole numbers
     that differ: rounding decides which class is the largest where two are nearly equal.
     """

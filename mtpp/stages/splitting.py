@@ -43,8 +43,8 @@ class Alternatives:
     """Times per request of other uses of the same cores: copies, or one process [s]."""
 
     cores: int
-    one_process: float  # with a thread a core
-    copies: float  # a process a core, each with one thread
+    one_process: float  # one process with a thread for each core
+    copies: float  # a process with one thread on each core
     model_bytes: int  # that each copy holds
 
     def sentence(self, period: float | None) -> str:

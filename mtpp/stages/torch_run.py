@@ -93,7 +93,7 @@ def try_program(
     timeout : float
         Time limit for all steps together, besides the time to start [s].
     device : str
-        "cpu", or "cuda" for a graphics card a stage.
+        "cpu", or "cuda" for one graphics card for each stage.
 
     Raises
     ------

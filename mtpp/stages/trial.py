@@ -254,7 +254,7 @@ def try_stages(
     requests, queue, timeout, fusion
         As for `Pipeline`.
     device : str
-        "cpu", "cuda" for a graphics card a stage, or one for each stage.
+        "cpu", "cuda" for one graphics card for each stage, or a list with a device for each stage.
     compare : path, optional
         The whole model, to be measured on the same cores, too.
 

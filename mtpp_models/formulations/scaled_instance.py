@@ -115,7 +115,7 @@ class ScaledInstance:
 
     @cached_property
     def need_time(self) -> list[float]:
-        """(n,) least peak of a block with each node, over B, as in `held_time`; 0 with a fixed buffer."""
+        """(n,) least peak of a block with each node, over the bandwidth, as in `held_time`; 0 with a fixed buffer."""
         return [self._byte_time(size) for size in needs_of(self.instance).tolist()]
 
     @cached_property

@@ -175,7 +175,7 @@ class Table:
 
     name: str  # of its files
     title: str  # heading
-    cells: pd.DataFrame  # a row a cell: `COLUMNS`, and whether it is like the best of its column
+    cells: pd.DataFrame  # one row for each cell: `COLUMNS`, and whether it is like the best of its column
     note: str  # how many instances each column has, how many runs are missing, and how cells read
 
     @property

@@ -46,7 +46,7 @@ _ROOM = 1.3
 
 @dataclass(frozen=True)
 class ServingJob(StudyJob):
-    """One decoder in one phase on k devices."""
+    """Job that cuts one decoder in one phase for k devices."""
 
     network: str
     phase: str

@@ -229,7 +229,7 @@ def _guarantees(frame: pd.DataFrame) -> Iterator[PaperClaim]:
 
 
 def _polynomial(frame: pd.DataFrame) -> PaperClaim:
-    """The claim of polynomial time, which follows from the algorithm's loops; seconds are examples."""
+    """The claim of polynomial time, which holds by the algorithm's loops; measured seconds illustrate it."""
     runs = points(frame, "9", "spp").groupby("label", sort=False)["seconds"].mean()
     examples = ", ".join(f"{seconds:.2g} s at {label} layers" for label, seconds in runs.dropna().items())
     return PaperClaim(

@@ -56,7 +56,7 @@ _FOLDER = "helix"
 
 @dataclass(frozen=True)
 class UnlikeJob(StudyJob):
-    """One decoder in one phase on a cluster."""
+    """Job that cuts one decoder in one phase for one cluster."""
 
     network: str
     cluster: str
@@ -93,7 +93,7 @@ class UnlikeJob(StudyJob):
 
 @dataclass(frozen=True)
 class FlowJob(StudyJob):
-    """One published cluster."""
+    """Job that searches for the largest flow through one published cluster."""
 
     file: str
     digest: str  # of the question

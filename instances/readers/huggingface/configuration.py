@@ -317,11 +317,11 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
 
 
 def _longest(kind: str, fields: Fields) -> int | None:
-    """Tokens of a sequence that the model takes, at most; None if nothing states them.
+    """Largest number of tokens of a sequence that the model takes; None if nothing states it.
 
-    Scaled rotary positions reach `factor` times as far as in training: of types linear and dynamic that is beyond
-    `max_position_embeddings`, of yarn beyond its original length. What llama3 and longrope reach is stated itself, as
-    it is by Gemma 3 and by Phi-3, for which yarn is another name of longrope.
+    Scaled rotary positions reach `factor` times as far as in training: types linear and dynamic scale
+    `max_position_embeddings`, yarn the original length. For llama3 and longrope the length reached is stated, as
+    it is by Gemma 3 and by Phi-3, whose yarn is longrope by another name.
     """
     longest = fields.value("max_seq_len" if kind == "mpt" else "max_position_embeddings").data
     scaling = {name: value.data for name, value in _rotary(fields).items()}

@@ -221,7 +221,7 @@ class Decoder:
     before: tuple[str, ...]  # modules before them
     after: tuple[str, ...]  # modules after them
     rotary_base: float | None = None  # of rotary positions; None if nothing states it
-    longest: int | None = None  # tokens of a sequence, at most; None if nothing states it
+    longest: int | None = None  # most tokens of a sequence; None if nothing states it
     quantized: str | None = None  # fp8, int8, fp4 or int4, in which weights of layers are; "" in others, None if not
     labels: int | None = None  # outputs of a classifier in place of the head that yields words; 0 without any head
 

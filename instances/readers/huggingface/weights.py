@@ -280,7 +280,7 @@ def _unread(folder: Path, sets: Sequence[_Weights]) -> list[str]:
 
 
 def _check_number(file: Path, header: Header) -> None:
-    """Refuse a part of a GGUF file whose header has another number than its name."""
+    """Refuse a GGUF file whose header and name state different part numbers."""
     number, count = header.values.get("split.no", 0), header.values.get("split.count", 0)
     match = _PART.fullmatch(file.name)
     stated = (int(match["number"]) - 1, int(match["count"])) if match else (0, 1)

@@ -47,7 +47,7 @@ class OpenDimensionsError(InputError):
 
 
 def proposals(missing: Iterable[str]) -> Iterator[dict[str, int]]:
-    """Sizes for dimensions, the most usual ones first: then larger ones for all that are 1, and for each alone."""
+    """Sizes to try for dimensions: the usual ones first, then larger ones for all that are 1, and for each alone."""
     usual = {name: _usual(name) for name in missing}
     free = [name for name in usual if not _is_one(name)]
     changes = [[name for name in free if usual[name] == 1], *([name] for name in free)]

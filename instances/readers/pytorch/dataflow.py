@@ -173,7 +173,7 @@ def _calls(node: Node) -> list[str]:
 
 
 def calls_elsewhere(flow: Dataflow) -> dict[str, list[str]]:
-    """For operators in modules called from outside their parents, by label: modules in whose calls they run."""
+    """Operators that run in a module called from outside its parent: label to paths of the modules in whose calls."""
     calls = {label(node): _calls(node) for node in flow.operators}
     return {name: chain for name, chain in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(chain))}
 

@@ -188,7 +188,7 @@ def _unrolled(counts: list[int], layers: int) -> list[int]:
 
 
 def _megatron(settings: str, layers: int) -> list[int]:
-    """Stages of layers in Megatron's notation: a letter a layer, bars between stages, ``*n`` repeats."""
+    """Stages of layers in Megatron's notation: a letter for each layer, bars between stages, ``*n`` repeats."""
     layout = _match(r'--pipeline-model-parallel-size \d+ --pipeline-model-parallel-layout "(.*)"\n', settings)
     plain = ""
     for group, letter, times in re.findall(r"(?:\(([^()]*)\)|([^()*\d]))(?:\*(\d+))?", layout.replace(",", "")):
