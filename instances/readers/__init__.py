@@ -121,7 +121,7 @@ READERS = Registry(
         ),
         Reader(
             "huggingface",
-            "config.json of Hugging Face transformers, or its folder, priced by a roofline model",
+            "config.json of Hugging Face transformers, or its folder, or GGUF, priced by a roofline model",
             read_configuration,
             recognises_configuration,
             options=("dims", "level", "training", "device", "weights"),
@@ -135,7 +135,7 @@ READERS = Registry(
 #: First bytes of archives, as `torch.save` makes them.
 _ZIP = b"PK\x03\x04"
 #: Suffixes of files that hold weights alone.
-_WEIGHTS = (".safetensors", ".gguf", ".bin", ".pth")
+_WEIGHTS = (".safetensors", ".bin", ".pth")
 
 
 def load_graph(
@@ -290,7 +290,7 @@ def _assume_words(reader: Reader, stated: Mapping[str, Any]) -> None:
 def _recognise(path: str | Path) -> Reader:
     """The reader of a file: a binary format by suffix or first bytes, else the first that recognises the text."""
     file = Path(path)
-    if file.is_dir() and configuration_file(file) is not None:
+    if file.suffix != ".json" and configuration_file(file) is not None:
         return READERS["huggingface"]
     if file.is_file():
         with file.open("rb") as stream:

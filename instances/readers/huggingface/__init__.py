@@ -4,6 +4,7 @@
 - `record`: its numbers with the defaults of its type, and sizes alone
 - `layers`, `network`: which layers attend to what, what mixes the tokens of a layer, and the operators of a record
 - `files`, `weights`, `headers`: the files of a model, which weights are meant, and what their headers say
+- `gguf`: the configuration that the metadata of a GGUF file state
 - `decoders.toml`, `encoders.toml`: what is fixed for each model type; `defaults.json`: defaults of their fields, from
   transformers
 """

@@ -1,4 +1,4 @@
-"""Files of Hugging Face models: ``config.json`` or its folder, with the headers of weights beside it."""
+"""Files of Hugging Face models: ``config.json`` or its folder, with the headers of weights beside it; GGUF files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, check_readable, parse_json, read_text
 from instances.readers.huggingface import configured_architecture, configured_record, record_architecture
 from instances.readers.huggingface.configuration import levels_of
+from instances.readers.huggingface.gguf import gguf_configuration
 from instances.readers.huggingface.network import other_caches
 from instances.readers.huggingface.record import Decoder
 from instances.readers.huggingface.weights import (
+    GGUF,
     Parts,
     Stored,
     as_stored,
+    only_gguf,
     stored_weights,
     stored_widths,
     with_others,
+    without_part,
 )
 
 CONFIGURATION = "config.json"
@@ -46,18 +50,21 @@ _INFINITE = re.compile(r"(?<=[\[\s,:])Infinity(?=[\s,\]}])")
 
 
 def configuration_file(spec: object) -> Path | None:
-    """The configuration file at a path, or ``config.json`` in a folder; None if there is none."""
+    """The file that says the sizes of a model: a configuration, a GGUF file, or the one in a folder; None without.
+
+    In a folder, ``config.json`` goes before GGUF files, of which there must be one, apart from towers.
+    """
     if not isinstance(spec, str | os.PathLike):
         return None
     path = Path(spec)
     if os.path.isdir(path):
         file = path / CONFIGURATION
-        return file if os.path.lexists(file) else None
-    return path if is_configuration(path) else None
+        return file if os.path.lexists(file) else only_gguf(path)
+    return path if is_configuration(path) or (path.suffix.lower() == GGUF and path.is_file()) else None
 
 
 def is_configuration(path: Path) -> bool:
-    """Whether a file can be read, and is the configuration of a model."""
+    """Whether a file can be read, and is a JSON file with the configuration of a model."""
     try:
         if path.suffix != ".json" or not path.is_file() or path.stat().st_size > _MOST:
             return False
@@ -93,7 +100,7 @@ def read_configuration(
     ----------
     path : str or path
         ``config.json``, or its folder. Where ``*.safetensors``, ``*.gguf`` or files of PyTorch lie beside it, their
-        headers say the bytes of the parameters; no weight is read.
+        headers say the bytes of the parameters; no weight is read. Or a GGUF file, whose metadata say the sizes.
     dims : mapping, optional
         As for served architectures: batch, sequence, element_bytes (by default the width of the number type of the
         configuration, 4 if it states none), phase, context and kv_bytes.
@@ -107,12 +114,12 @@ def read_configuration(
     InputError
         If the configuration is refused, or the weights beside it are those of another model.
     """
-    file = Path(path) / CONFIGURATION if Path(path).is_dir() else Path(path)
+    file = configuration_file(path) or (Path(path) / CONFIGURATION if Path(path).is_dir() else Path(path))
     config = _read(file)
     record, warnings = configured_record(config)
     if isinstance(record, Decoder) and record.quantized is not None:
         warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
-    stored = None if training else stored_weights(file.parent, weights)
+    stored = None if training else _stored(file, weights)
     if training and weights is not None:
         raise WordError("weights", str(weights), "a step of training holds numbers of element_bytes; leave it out.")
     if stored is not None:
@@ -166,7 +173,7 @@ def _width(config: Value) -> dict[str, Dim]:
 def _name(file: Path) -> str:
     """Name of a model: that of its folder, above the folders of a hub's cache, or of its configuration file."""
     if file.name != CONFIGURATION:
-        return file.stem
+        return without_part(file)
     folder = Path(os.path.abspath(file)).parent
     if folder.parent.name == "snapshots":
         return folder.parent.parent.name.rpartition("--")[2]
@@ -175,8 +182,15 @@ def _name(file: Path) -> str:
 
 def _read(file: Path) -> Value:
     """The content of a configuration file, in which time limits may be the literal Infinity, which JSON lacks."""
+    if file.suffix.lower() == GGUF:
+        return gguf_configuration(_stored(file, None))
     check_readable(file, _MOST)
     return parse_json(_INFINITE.sub("1e999", read_text(file)), str(file))
+
+
+def _stored(file: Path, weights: str | Path | None) -> Stored:
+    """The weights beside a configuration, or those of a GGUF file with its other parts; `weights` names others."""
+    return stored_weights(file.parent, file if weights is None and file.suffix.lower() == GGUF else weights)
 
 
 def find_stored(spec: object, record: Decoder, weights: str | Path | None) -> tuple[Decoder, Stored, list[str]]:
@@ -189,7 +203,7 @@ def find_stored(spec: object, record: Decoder, weights: str | Path | None) -> tu
     """
     file = configuration_file(spec)
     assert file is not None
-    stored = stored_weights(file.parent, weights)
+    stored = _stored(file, weights)
     loaded, doubts = as_stored(record, stored)
     assert isinstance(loaded, Decoder)
     return loaded, stored, [*(stored.doubts if stored.tensors else []), *doubts]

@@ -23,7 +23,8 @@ from instances.readers.huggingface.record import Decoder
 # Which files of a folder are the weights of its model.
 
 
-_SUFFIXES = (".safetensors", ".gguf")
+GGUF = ".gguf"
+_SUFFIXES = (".safetensors", GGUF)
 _FORMS, _INDICES = tuple(f"*{suffix}" for suffix in _SUFFIXES), "*.safetensors.index*.json"
 #: Files of PyTorch, which count where no others do.
 _PICKLED, _PICKLED_INDICES = ("pytorch_model*.bin", "consolidated*.pth", "adapter_model*.bin"), "*.bin.index*.json"
@@ -72,10 +73,13 @@ class _Weights:
     @cached_property
     def purpose(self) -> str:
         """Text on the purpose of files that are not the weights of a model; empty for weights."""
-        first, values = self.files[0].name.lower(), self.headers[0].values
+        first = self.files[0].name.lower()
+        if "mmproj" in first:
+            return _TOWERS
+        values = self.headers[0].values
         kind, architecture = values.get("general.type"), values.get("general.architecture")
         tensors = [tensor.name for header in self.headers for tensor in header.tensors]
-        if "mmproj" in first or kind == "mmproj" or architecture == "clip":
+        if kind == "mmproj" or architecture == "clip":
             return _TOWERS
         adapts = first.startswith("adapter") or kind == "adapter" or architecture == "controlvector"
         if adapts or (tensors and all("lora_" in name for name in tensors)):
@@ -130,7 +134,20 @@ class Stored(NamedTuple):
     @property
     def is_gguf(self) -> bool:
         """Whether these are GGUF files."""
-        return self.source.lower().endswith(".gguf")
+        return self.source.lower().endswith(GGUF)
+
+
+def only_gguf(folder: Path) -> Path | None:
+    """The GGUF file of a model in a folder, or the first of its parts; None if there are several models, or none."""
+    names = {without_part(file): file for file in sorted(folder.glob("*"), reverse=True) if file.suffix.lower() == GGUF}
+    models = [file for name, file in names.items() if "mmproj" not in name.lower()]
+    return models[0] if len(models) == 1 else None
+
+
+def without_part(file: Path) -> str:
+    """The name of a file without its suffix and without the number of its part."""
+    match = _PART.fullmatch(file.stem)
+    return match["stem"] if match else file.stem
 
 
 def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
@@ -152,7 +169,7 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
             check_readable(path)
         folder = path if path.is_dir() else path.parent
     sets = _sets(folder)
-    if not any(weights.files and not weights.purpose for weights in sets) or (choice is not None and path.is_file()):
+    if (choice is not None and path.is_file()) or not any(weights.files and not weights.purpose for weights in sets):
         sets += _sets(folder, _PICKLED if choice is None else (*_PICKLED, *_own_form(path)), _PICKLED_INDICES)
     if choice is not None:
         sets = [weights for weights in sets if path in (folder, weights.index, *weights.files)]
@@ -169,9 +186,9 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
         doubts += _named(weights for weights in present if weights.purpose == _ADAPTER)
     tensors = taken.checked()
     source = str(taken.files[0] if len(taken.files) == 1 else taken.index or folder / taken.name)
-    if taken.files[0].suffix.lower() == ".gguf":
+    if taken.files[0].suffix.lower() == GGUF:
         source = str(taken.files[0])
-        beside = sets if choice is None else _sets(folder)
+        beside = sets if choice is None else [weights for weights in _sets(folder) if "mmproj" in weights.name.lower()]
         towers = [weights for weights in beside if weights.files and weights.purpose == _TOWERS]
         if towers:
             largest = max(towers, key=lambda weights: weights.bytes)
@@ -304,9 +321,12 @@ _TOWER = re.compile(
 _DRAFTS = re.compile(r"(?:^|\.)mtp\.")
 #: Tensors that some files hold besides parameters.
 _BUFFERS = re.compile(
-    r"(inv_freq|rope\.freqs|attn\.bias|attn\.masked_bias|rope_freqs\.weight|rope_factors_(?:long|short)\.weight|attention\.bias|"
-    r"rotary_emb\..*|position_ids)$"
+    r"(?:^|[._])inv_freq$|(?:^|\.)(?:rope\.freqs|attn\.bias|attn\.masked_bias|rope_freqs\.weight|attention\.bias|"
+    r"rope_factors_(?:long|short)\.weight|rotary_emb\..*|position_ids|act_fn\.(?:beta|eps)|layer_scalar|"
+    r"(?:slope_rate|query_decay|key_decay|diagonal_decay))$"
 )
+#: What is added to scores when experts are chosen: a parameter of some model types, a tensor beside them in others.
+_CORRECTIONS = re.compile(r"(?:^|\.)(?:e_score_correction_bias|expert_bias|exp_probs_b(?:\.bias)?)$")
 #: Scales of numbers of a narrow type, which no parameter is.
 _SCALES = re.compile(r"(?:^|[._])(?:[kqv]|prob|input|output|weight|activation)_(?:scale(?:_inv|_2)?|zero_point)$")
 _HEADS = frozenset(("output", "lm_head", "embed_out", "output_projection"))
@@ -358,7 +378,7 @@ class Parts:
         if self.is_of_own_head(name):
             return AFTER if self.classes else None
         if self.is_of_head(name):
-            return AFTER if self.headed and not self.tied else None
+            return AFTER if self.headed and not (self.tied and self.is_table(name)) else None
         ends = {path.rpartition(".")[2] for path in self.after}
         modules = name.split(".")
         return BEFORE if "embeddings" in modules or (ends | _BEHIND).isdisjoint(modules) else AFTER
@@ -372,6 +392,11 @@ class Parts:
     def is_of_head(name: str) -> bool:
         """Whether a tensor belongs to the language-model head."""
         return not _HEADS.isdisjoint(name.split(".")) and not _LAYER.search(name)
+
+    @classmethod
+    def is_table(cls, name: str) -> bool:
+        """Whether a tensor is the matrix of the language-model head."""
+        return cls.is_of_head(name) and not name.endswith(".bias")
 
     @staticmethod
     def is_of_tower(name: str) -> bool:
@@ -396,7 +421,7 @@ def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Enco
     names = [tensor.name for tensor in stored.tensors]
     if not names:
         return record, []
-    headed = any(map(Parts.is_of_head, names))
+    headed = any(map(Parts.is_table, names))
     if isinstance(record, Encoder):
         return replace(record, pooled=record.pooled and any("pooler" in name for name in names)), []
     if record.tied:
@@ -479,7 +504,8 @@ def _fits(stored: Sequence[StoredTensor], count: int) -> bool:
     tensors = [tensor for tensor in stored if not _SCALES.search(tensor.name)]
     elements = sum(tensor.elements for tensor in tensors)
     if all(tensor.plain for tensor in tensors):
-        return elements == count
+        corrections = sum(tensor.elements for tensor in tensors if _CORRECTIONS.search(tensor.name))
+        return count in (elements, elements - corrections)
     return not all(tensor.whole for tensor in tensors) or _LEAST * count <= elements <= _MOST * count
 
 
@@ -502,6 +528,8 @@ def other_sizes(parts: Parts, stored: Stored) -> tuple[int, int, list[str]]:
 
     drafts, towers = size_of(parts.is_behind), size_of(parts.is_of_tower)
     heads = 0 if parts.classes else size_of(parts.is_of_own_head)
+    if not (parts.classes or parts.headed):  # of an encoder that fills in words
+        heads += size_of(parts.is_of_head)
     doubts = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
     if towers:
         doubts.append(f"{figures(towers, 'bytes')} of towers count as weights of {parts.before}, their work does not.")

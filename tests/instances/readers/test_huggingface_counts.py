@@ -14,11 +14,12 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 from model_defaults import defaults_of
 from transformers import CONFIG_MAPPING
 from transformers_configurations import random_configuration
-from transformers_counts import BATCH, PROMPT, WITHOUT_HEAD, counted, read, states_of_fields
+from transformers_counts import BATCH, PROMPT, WITHOUT_HEAD, causal_model, counted, read, states_of_fields
 from transformers_modules import encoded, uncovered
 
 from instances import InputError
 from instances.json_files import parse_json
+from instances.readers import load_graph
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import model_types, type_defaults
 
@@ -33,6 +34,16 @@ def test_parameters_are_those_of_transformers(kind):
     config = random_configuration(kind, Random(kind))
     expected, found = counted(config, flops=False), read(json.dumps(json.loads(config.to_json_string())))
     assert (found.parameters, found.layers) == (expected.parameters, expected.layers)
+
+
+@pytest.mark.parametrize("kind", released(model_types()))
+@pytest.mark.filterwarnings("ignore::instances.InputWarning")
+def test_weights_that_transformers_saves_are_those_of_their_configuration(kind, tmp_path):
+    model = causal_model(random_configuration(kind, Random(kind)))
+    model.save_pretrained(tmp_path)
+    graph = load_graph(tmp_path)
+    stored = graph.param_bytes.sum() + sum(parameter.bytes for parameter in graph.parameters)
+    assert stored >= 4 * sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.slow

@@ -422,9 +422,12 @@ def test_llama_cpp_loads_a_head_that_is_there_beside_the_table(tmp_path):
 
 def test_weights_in_place_of_a_configuration_are_refused_with_what_works(tmp_path):
     path = fill(tmp_path, {"q8.gguf": gguf(Q8)})
-    with pytest.raises(InputError, match=r"q8\.gguf: these are weights .*; give the config.json .* weights='q8\.gguf'"):
+    with pytest.raises(InputError, match=r"q8\.gguf: nothing is known .*; give the config.json .* weights='q8\.gguf'"):
         load_graph(tmp_path / "q8.gguf")
     assert load_graph(path, weights="q8.gguf").n > 0
+    (tmp_path / "model.safetensors").write_bytes(stored(BF16))
+    with pytest.raises(InputError, match=r"these are weights .*; give the config.json .* weights='model\.safetensors'"):
+        load_graph(tmp_path / "model.safetensors")
 
 
 def test_files_beside_a_configuration_are_refused_with_what_to_give(tmp_path):

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 from transformers_configurations import LLAMA, written
-from weight_files import gguf, shapes_of_llama, stored, tensors_of_gguf
+from weight_files import gguf, shapes_of_llama, stored, stored_bytes, tensors_of_gguf
 
 from instances import InputError, InputWarning
 from instances.readers import load_graph
@@ -99,3 +99,146 @@ def test_gguf_headers_say_the_true_bytes(tmp_path):
     (tmp_path / "model.gguf").write_bytes(gguf(tensors)[:200])
     with pytest.raises(InputError, match=r"model\.gguf: "):
         load_graph(path)
+
+
+#: What the metadata of a GGUF file of the tiny Llama say.
+_METADATA = {
+    **{"general__architecture": "llama", "llama__block_count": 2, "llama__embedding_length": 8},
+    **{"llama__attention__head_count": 2, "llama__attention__head_count_kv": 1, "llama__feed_forward_length": 12},
+    **{"llama__context_length": 99, "split__count": 1},
+}
+
+
+def test_a_gguf_file_alone_says_the_sizes_of_its_model(tmp_path):
+    """Its graph is that of the configuration with these weights, also in parts, in a folder, with towers beside it."""
+    expected = load_graph(written(tmp_path, LLAMA), weights=_file(tmp_path / "w.gguf", tensors_of_gguf(), _METADATA))
+    alone, parts, folder = tmp_path / "tiny-Q8_0.gguf", tmp_path / "parts", tmp_path / "folder"
+    _file(alone, tensors_of_gguf(), _METADATA)
+    folder.mkdir(), parts.mkdir()
+    _file(folder / "any.gguf", tensors_of_gguf(), _METADATA)
+    _file(folder / "mmproj-any.gguf", {}, {"general__architecture": "clip"})
+    items = [*tensors_of_gguf().items()]
+    for number, tensors, values in ((0, items[:3], _METADATA), (1, items[3:], {})):
+        path = parts / f"tiny-0000{number + 1}-of-00002.gguf"
+        _file(path, dict(tensors), values | {"split__no": number, "split__count": 2})
+    for path in (alone, folder, parts, parts / "tiny-00002-of-00002.gguf"):
+        graph = load_graph(path)
+        assert graph.param_bytes.tolist() == expected.param_bytes.tolist()
+        assert graph.names == expected.names
+        assert graph.attributes["dims"]["element_bytes"] == 2
+    assert load_graph(alone).name == "tiny-Q8_0"
+    assert load_graph(parts).name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"general__architecture": "rwkv7"}, "nothing is known of its architecture 'rwkv7'; give the config.json"),
+        ({"llama__block_count": "2"}, "no single number llama.block_count; give the config.json"),
+        ({"llama__attention__head_count": 0}, "no single number llama.attention.head_count"),
+        ({"general__architecture": "deepseek2"}, "no single number deepseek2.block_count"),
+        ({"llama__feed_forward_length": 13}, "the configuration asks for"),
+        ({"llama__nextn_predict_layers": 2}, "num_hidden_layers: the number is 0"),
+    ],
+)
+def test_gguf_files_whose_sizes_are_not_clear_are_refused(tmp_path, changed, match):
+    path = tmp_path / "m.gguf"
+    _file(path, tensors_of_gguf(kind=0), _METADATA | changed)
+    with pytest.raises(InputError, match=match) as refused:
+        load_graph(path)
+    assert "m.gguf" in str(refused.value)
+
+
+def _file(path, tensors, values):
+    path.write_bytes(gguf(tensors, **values))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("config", "shapes"),
+    [
+        (
+            {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 5, "vocab_size": 10},
+            {
+                **{"wte.weight": [10, 8], "wpe.weight": [5, 8], "ln_f.weight": [8], "ln_f.bias": [8]},
+                **{"h.0.attn.bias": [1, 1, 5, 5], "h.0.attn.c_attn.bias": [24], "h.0.attn.c_attn.weight": [8, 24]},
+                **{"h.0.attn.c_proj.bias": [8], "h.0.attn.c_proj.weight": [8, 8], "h.0.ln_1.weight": [8]},
+                **{"h.0.ln_1.bias": [8], "h.0.ln_2.weight": [8], "h.0.ln_2.bias": [8], "h.0.mlp.c_fc.bias": [32]},
+                **{"h.0.mlp.c_fc.weight": [8, 32], "h.0.mlp.c_proj.bias": [8], "h.0.mlp.c_proj.weight": [32, 8]},
+            },
+        ),
+        (
+            {"model_type": "gptj", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 10, "rotary_dim": 4}
+            | {"tie_word_embeddings": True},
+            {
+                **{"transformer.wte.weight": [10, 8], "lm_head.bias": [10], "transformer.ln_f.weight": [8]},
+                **{"transformer.ln_f.bias": [8], "transformer.h.0.ln_1.weight": [8], "transformer.h.0.ln_1.bias": [8]},
+                **{f"transformer.h.0.attn.{name}_proj.weight": [8, 8] for name in ("q", "k", "v", "out")},
+                **{"transformer.h.0.mlp.fc_in.weight": [8, 32], "transformer.h.0.mlp.fc_in.bias": [32]},
+                **{"transformer.h.0.mlp.fc_out.weight": [32, 8], "transformer.h.0.mlp.fc_out.bias": [8]},
+            },
+        ),
+        (
+            {"model_type": "glm4_moe", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+            | {"num_key_value_heads": 1, "head_dim": 4, "vocab_size": 10, "n_routed_experts": 2, "n_shared_experts": 1}
+            | {"num_experts_per_tok": 1, "moe_intermediate_size": 6, "first_k_dense_replace": 0},
+            {
+                **{"model.embed_tokens.weight": [10, 8], "model.norm.weight": [8], "lm_head.weight": [10, 8]},
+                **{f"model.layers.0.{name}_layernorm.weight": [8] for name in ("input", "post_attention")},
+                **{f"model.layers.0.self_attn.{name}_proj.weight": [8, 8] for name in ("q", "o")},
+                **{f"model.layers.0.self_attn.{name}_proj.weight": [4, 8] for name in ("k", "v")},
+                **{"model.layers.0.mlp.gate.weight": [2, 8], "model.layers.0.mlp.gate.e_score_correction_bias": [2]},
+                **{
+                    f"model.layers.0.mlp.{part}.{name}_proj.weight": [6, 8]
+                    for part in ("experts.0", "experts.1", "shared_experts")
+                    for name in ("gate", "up", "down")
+                },
+            },
+        ),
+    ],
+    ids=lambda value: value.get("model_type", "") if isinstance(value, dict) else "",
+)
+def test_bug_weights_of_gpt2_gptj_and_glm_are_their_own(tmp_path, config, shapes):
+    """A bias was taken for the mask that GPT-2 keeps, that of a tied head left out, those of experts not expected."""
+    (tmp_path / "model.safetensors").write_bytes(stored(stored_bytes("F16", 2, shapes)))
+    graph = load_graph(written(tmp_path, config), level="layer")
+    outside = {"h.0.attn.bias": 25}
+    expected = sum(int(np.prod(shape)) for name, shape in shapes.items() if name not in outside)
+    assert graph.param_bytes.sum() + sum(item.bytes for item in graph.parameters) == pytest.approx(2 * expected)
+
+
+def test_the_head_of_an_encoder_that_fills_in_words_counts_by_its_bytes(tmp_path):
+    config = {
+        **{"model_type": "roberta", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2},
+        **{"intermediate_size": 12, "vocab_size": 10, "max_position_embeddings": 6, "type_vocab_size": 1},
+    }
+    layer = "roberta.encoder.layer.0."
+    shapes = {
+        **{f"roberta.embeddings.{name}_embeddings.weight": [n, 8] for name, n in (("word", 10), ("position", 6))},
+        **{"roberta.embeddings.token_type_embeddings.weight": [1, 8]},
+        **{f"roberta.embeddings.LayerNorm.{name}": [8] for name in ("weight", "bias")},
+        **{
+            f"{layer}attention.{name}.weight": [8, 8]
+            for name in ("self.query", "self.key", "self.value", "output.dense")
+        },
+        **{f"{layer}attention.{name}.bias": [8] for name in ("self.query", "self.key", "self.value", "output.dense")},
+        **{
+            f"{layer}{name}.{kind}": [8]
+            for name in ("attention.output.LayerNorm", "output.LayerNorm")
+            for kind in ("weight", "bias")
+        },
+        **{f"{layer}intermediate.dense.weight": [12, 8], f"{layer}intermediate.dense.bias": [12]},
+        **{f"{layer}output.dense.weight": [8, 12], f"{layer}output.dense.bias": [8]},
+    }
+    head = {
+        "lm_head.dense.weight": [8, 8],
+        "lm_head.dense.bias": [8],
+        "lm_head.bias": [10],
+        "lm_head.layer_norm.weight": [8],
+    }
+    path = written(tmp_path, config)
+    (tmp_path / "model.safetensors").write_bytes(stored(stored_bytes("F32", 4, shapes)))
+    bare = load_graph(path).param_bytes.sum()
+    (tmp_path / "model.safetensors").write_bytes(stored(stored_bytes("F32", 4, shapes | head)))
+    with pytest.warns(InputWarning, match="360 bytes of its head count"):
+        assert load_graph(path).param_bytes.sum() - bare == pytest.approx(360)
