@@ -265,7 +265,7 @@ def place_for(conditions: Mapping[str, str]) -> Path | None:
 def _is_current() -> bool:
     """Whether machine code may be stored and loaded.
 
-    Not if numba is switched off, nor if the sources are out of sight, as in an archive, or changed since the first
+    It may not if numba is off, if the sources cannot be read, as in an archive, or if they changed since the first
     look: then the code in memory may be of two generations.
     """
     written, _ = _first_look()
@@ -332,7 +332,7 @@ class _Tell(event.Listener):
 
 
 def _count_apart() -> None:
-    """Let numba number the functions of this process from a random number on."""
+    """Let numba number this process's functions from a random number on, unlike those of other processes."""
     identity: Any = bytecode.FunctionIdentity
     identity._unique_ids = itertools.count(secrets.randbits(_BITS) << _BITS)
 

@@ -29,7 +29,7 @@ class DeviceArrays(NamedTuple):
     """Capacities of the devices, and of the links between them."""
 
     kind: IntArray  # (n,) row of `capacity`
-    capacity: FloatArray  # (kinds, L + 1) requests per second with so many layers
+    capacity: FloatArray  # (kinds, L + 1) requests per second, by number of layers
     rates: FloatArray  # (n + 2, n + 2) requests per second; source and sink are the last two
 
 

@@ -269,7 +269,7 @@ def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
 def _partner(
     v: int, a: int, b: int, state: PartitionState, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> int:
-    """A random node of block b with which `v` of block a can change places; `v` if b is empty; -1 if it cannot."""
+    """A random node of block b that `v` of block a can be exchanged for; `v` if b is empty, -1 if they cannot be."""
     if state.size[b] == 0:
         return v
     w = state.members[state.end[b] - 1 - int(state.size[b] * np.random.random())]

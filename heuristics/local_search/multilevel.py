@@ -49,7 +49,7 @@ def join_by_reach(
     kind : (n,) integers
         Only nodes of one kind are joined.
     target : int
-        Stop at so many clusters.
+        Number of clusters at which to stop.
 
     Returns
     -------
@@ -254,9 +254,9 @@ def cycle(
     instance : Instance
         The question, which is coarsened.
     rng : numpy.random.Generator
-        Of ratings, cuts and walks.
+        Source of randomness of ratings, cuts and walks.
     budget : Budget
-        Of moves, shared with other cycles.
+        Budget of moves, shared with other cycles.
     best : Partition
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
     others : sequence of Partition, optional
@@ -299,7 +299,7 @@ def _moves(n: int, a_node: int, fewest: int, limit: int) -> int:
 def _coarsen(
     instance: Instance, rng: np.random.Generator, budget: Budget, apart: Sequence[IntArray]
 ) -> list[Contraction]:
-    """Levels from fine to coarse; nodes with other windows, or other numbers in `apart`, are not joined."""
+    """Coarser and coarser instances; nodes with different windows, or different numbers in `apart`, are not joined."""
     levels: list[Contraction] = []
     marks = np.stack((instance.rules.first, instance.rules.last, *apart))
     kind = np.unique(marks, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
@@ -334,7 +334,7 @@ def clusters(
     instance : Instance
         The question whose nodes are joined.
     rng : numpy.random.Generator
-        Of the noise on the ratings.
+        Source of the noise on the ratings.
     limit : (2,) floats
         Work and held bytes of a cluster.
     weighted : bool
@@ -342,9 +342,9 @@ def clusters(
     kind : (n,) integers
         Only nodes of one kind are joined.
     target : int
-        Stop at so many clusters.
+        Number of clusters at which to stop.
     reach_nodes : int
-        Above, only the degrees of nodes are looked at.
+        Number of nodes above which only their degrees are considered.
 
     Returns
     -------

@@ -52,7 +52,7 @@ def slice_by_bisection(instance: Instance, order: IntArray, deadline: Deadline |
     order : (n,) integers
         A topological order.
     deadline : Deadline, optional
-        Looked at before each threshold: behind it, the best slicing found counts, at first that in equal pieces.
+        Checked before each threshold; once it has passed, the best slicing so far is returned, at worst equal pieces.
 
     Returns
     -------
@@ -85,12 +85,15 @@ def cut_order(instance: Instance, order: IntArray, starts: IntArray) -> Partitio
 
 
 class _Tree(NamedTuple):
-    """Segment tree over l; node 1 is the root, the children of i are 2i and 2i + 1, leaf l is len(fewest) / 2 + l."""
+    """Segment tree over segment starts l; the root is node 1, node i has the children 2i and 2i + 1.
 
-    sums: FloatArray  # (nodes, kinds): of differences; kind 0 is time, kind 1 time and parameters
-    low: FloatArray  # (nodes, kinds): smallest sum from an l below the node to the node's end
-    fewest: NDArray[np.int32]  # (nodes,)
-    spare: FloatArray  # (kinds,): what a segment does not pay
+    Leaf l is node ``len(fewest) / 2 + l``.
+    """
+
+    sums: FloatArray  # (nodes, kinds): sums of differences of costs; kind 0 is time, kind 1 time and parameters
+    low: FloatArray  # (nodes, kinds): smallest sum from a leaf below the node to the node's last leaf
+    fewest: NDArray[np.int32]  # (nodes,): fewest blocks before any start below the node
+    spare: FloatArray  # (kinds,): time that no segment pays: 0, and to stream what fits into the memory
 
 
 @compiled

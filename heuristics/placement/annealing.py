@@ -47,7 +47,7 @@ def anneal_placement(
     Parameters
     ----------
     limits : Limits, optional
-        An evaluation is a simulation, a target a step time. A walk that would take too long cools down faster.
+        An evaluation is a simulation; the target is a step time. A walk that would take too long cools down faster.
     start : Placement, optional
         By default all nodes on device 0.
     simulations : int
@@ -176,8 +176,8 @@ def search_order(
 ) -> OrderedPlacement:
     """Search on single nodes, never worse than any start.
 
-    An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node, with one on
-    its time after 100 000. Of a large graph, starts that take long are left out.
+    An evaluation is a move; the target is a step time. Without limits, a search ends after 20 000 moves per node; with
+    a limit on time, after 100 000. In large graphs, starts that take long are left out.
     """
     return _Search(instance, rng, limits or Limits(), tell).run()
 

@@ -63,7 +63,7 @@ class Sequences(NamedTuple):
     checkpoint_queued: IntArray  # (s,): how many transfers had joined
     new_checkpoint: FloatArray  # of the trial
     new_checkpoint_queued: IntArray
-    now: FloatArray  # (3 k + 1,): such a row in the making; in place of what devices have done, what is left
+    now: FloatArray  # (3 k + 1,): current row; in place of the work that devices have done, the work left
     trial: IntArray  # (4,)
     old_start: FloatArray  # (n,) by position
     old_end: FloatArray

@@ -405,7 +405,10 @@ def steady(stages: int, microbatches: int, distance: int) -> IntArray:
 
 
 def pe(stages: int, microbatches: int) -> IntArray:
-    """(S,) warm-up of Algorithm 1 (PE): its queues put microbatch m into block j in pass m + j - 1.
+    """(S,) warm-up of the paper's Algorithm 1 (PE): forward passes of each stage before its first backward pass.
+
+    PE's queues put microbatch m into block j, a pass of a stage or a transfer, in cycle m + j - 1. So 4 (S - n) cycles
+    lie between the forward and the backward pass of a microbatch in stage n.
 
     So 4 (S - n) passes lie between the forward and the backward pass of a microbatch in stage n.
     """

@@ -161,7 +161,7 @@ def _along(instance: TrainingInstance, order: IntArray, execution: Order, allow_
 def _fitting(
     instance: TrainingInstance, cuts: list[int], replicas: list[int], used: int, order: IntArray, execution: Order
 ) -> Plan | None:
-    """The plan, None if it does not fit into memory or lacks links."""
+    """The plan with these cuts and replicas along the order; None if it does not fit into memory or lacks links."""
     try:
         plan = Plan.along(instance, cuts, replicas, order[:used])
         plan.check_memory(execution(plan.n_stages, instance.microbatches))
@@ -303,7 +303,7 @@ def hierarchical_split(
     Returns
     -------
     list of (int, int, list of (int, int))
-        Of each stage of the upper level the layer after it, its servers, and of each of its inner stages the layer
+        For each stage of the upper level: the layer after it, its servers, and for each of its inner stages the layer
         after it and its devices in a server.
     """
     sums = np.concatenate(([0.0], np.cumsum(chain.forward + chain.backward)))
@@ -408,10 +408,10 @@ class _Candidate(NamedTuple):
 
 
 def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None) -> Iteration:
-    """Plan for the simulated makespan; never worse than SPP.
+    """Plan by annealing for the least simulated makespan; never worse than SPP.
 
-    An interrupt counts from the first plan on; limits are checked before each annealing; an evaluation is a change of
-    one annealing, a target a time.
+    Interrupts are heeded once there is a plan; limits are checked before each annealing. An evaluation is a change in
+    an annealing, and the target is a time [s].
 
     Raises
     ------

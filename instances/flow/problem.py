@@ -57,7 +57,7 @@ class FlowInstance(QuestionRecord):
         Kind of each device.
     capacity : (T, L + 1) floats
         Requests per second of a device of each kind, by number of layers; 0 for none, and where it cannot hold them.
-        With `steps` they follow from the steps, as the largest.
+        With `steps` they are the largest that the steps allow.
     rates : (n + 2, n + 2) floats
         Requests per second that each link carries, 0 without one; the last two rows and columns are source and sink.
     published : mapping of int to (int, int), optional
@@ -126,7 +126,7 @@ class FlowInstance(QuestionRecord):
 
     @cached_property
     def least_in_flight(self) -> int | None:
-        """Fewest batches in flight with which paths of devices may hold all layers; None if there are none."""
+        """Fewest batches in flight with which the devices on a path can hold all layers; None if no number suffices."""
         return None if self.steps is None else self.steps.least_in_flight(self.n)
 
     @property
@@ -175,7 +175,7 @@ class FlowInstance(QuestionRecord):
 
     @property
     def terms(self) -> str:
-        """Text on dimensions of steps and batches in flight, or that capacities leave caches of waiting batches out."""
+        """Text on the steps' dimensions and the batches in flight; without steps, on caches that do not count."""
         if self.steps is None:
             return WITHOUT_WAITING
         dims, in_flight = ", ".join(f"{name} {size}" for name, size in self.steps.dims.items()), self.steps.in_flight
@@ -501,7 +501,7 @@ class Steps:
             raise InputError(f"in_flight is {self.in_flight}; give 1 or more batches.")
 
     def least_in_flight(self, devices: int) -> int | None:
-        """Fewest batches in flight with which this many devices on a path may hold all layers; None without any."""
+        """Fewest batches in flight with which this many devices on a path can hold all layers; None if impossible."""
         numbers = range(1, devices + 1) if self.in_flight is None else (self.in_flight,)
         layers = np.arange(self.slots.shape[1])
         for m in numbers:

@@ -535,7 +535,7 @@ class _Places(NamedTuple):
     """Costs of blocks, and the device slots in which they may run."""
 
     costs: FloatArray  # (T, m, m)
-    first: IntArray  # (m, m) as of `StepWindows`
+    first: IntArray  # (m, m) as in `StepWindows`
     last: IntArray
     after: IntArray  # (states, T) state behind a block on a kind; -1 if none is left
     following: IntArray  # (T, k + 1) earliest slot of a kind from each slot on
@@ -576,7 +576,7 @@ def _pass(places: _Places, goal: float, passed: IntArray) -> int:
 
 @compiled
 def _trace_windowed(places: _Places, goal: float, passed: IntArray, state: int) -> IntArray:
-    """(3, b) starts, kinds and slots of the blocks of a path that ends in a state, from the last to the first."""
+    """(3, b) starts, kinds and device slots of a path's blocks, given its last state; the last block comes first."""
     costs, first, last, after, following = places
     kinds, m, _ = costs.shape
     steps, count, end = np.zeros((3, m), dtype=np.int64), 0, m

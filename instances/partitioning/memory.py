@@ -52,7 +52,7 @@ def largest_needs(needs: NDArray[Any], block: IntArray, k: int) -> NDArray[Any]:
 class WholeBytes(NamedTuple):
     """Bytes of a question as whole multiples of 1 / `unit` byte, so that sums and differences are exact.
 
-    An overflow may be a small difference of large numbers, of which a sum of floats would leave nothing.
+    An overflow may be a small difference of large numbers, which rounding of floats could hide.
     """
 
     unit: int  # a power of two; sizes are multiples of 1 / unit byte
@@ -180,7 +180,7 @@ def total_held(instance: Instance) -> float:
 
 
 def surely_above(instance: Instance, sizes: T, limit: float) -> T:
-    """Certain excess of sums of bytes over a limit, rounding errors deducted; 0 if there is none."""
+    """Excess of sums of bytes over a limit that is certain despite rounding errors; 0 if there is none."""
     if instance.has_exact_bytes:
         return np.maximum(0.0, sizes - limit)
     with np.errstate(over="ignore"):  # beyond an infinite limit is nothing
@@ -200,7 +200,7 @@ class Loads(NamedTuple):
     unit: int  # a power of two; sizes are multiples of 1 / unit byte
     group: IntArray  # (n,) merged node that holds each node
     params: NDArray[Any]  # (m,) parameters and states
-    need: NDArray[Any]  # (m,) the most that one of its nodes reads and writes; the buffer is less room
+    need: NDArray[Any]  # (m,) the most that one of its nodes reads and writes; a fixed buffer lowers `rooms` instead
     shared: list[tuple[IntArray, int]]  # merged nodes that use a parameter, and its size
     rooms: list[int | None]  # (T,) of a device of each kind; None without a limit
 

@@ -219,7 +219,7 @@ class Instance(GraphQuestion):
 
     @cached_property
     def platform(self) -> Platform:
-        """Blocks, buffer and fit, with bandwidth and memory as of `Machines.platform`."""
+        """Blocks, buffer and fit; bandwidth and memory are those of `Machines.platform`."""
         return self.machines.platform(self.k, self.activation_buffer, self.fit)
 
     @cached_property

@@ -228,7 +228,7 @@ def least_z(
     Parameters
     ----------
     speeds : LinkSpeeds
-        Of an order; those of `fastest_speeds` give a bound for every order.
+        Speeds along an order; those of `fastest_speeds` give a bound for every order.
     ceiling : float
         Plans with this Z or more do not matter.
     allow_idle : bool
@@ -273,7 +273,7 @@ def z_points(
 def insert_pair(
     front1: FloatArray, front2: FloatArray, link: IntArray, count: int, z1: float, z2: float, new: int
 ) -> int:
-    """Insert a pair into a front with rising first and falling second values; return the new count."""
+    """Insert a pair into a Pareto front, sorted by rising first and falling second values; return the new length."""
     at = 0
     while at < count and front1[at] <= z1:
         at += 1

@@ -115,7 +115,7 @@ class Flows(NamedTuple):
 class Orders(NamedTuple):
     """Passes of each group, one group after the other, each as ``(stage M + microbatch) 4 + kind``."""
 
-    passes: IntArray  # (n,)
+    passes: IntArray  # (n,): passes in the order of each group
     begin: IntArray  # (G + 1,): where each group begins
 
     # Instead of lists, limits: a group with one stage takes what is ready of I, F and W, in this order of priority, F

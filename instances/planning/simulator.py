@@ -107,7 +107,7 @@ def run(flows: Flows, orders: Orders, M: int, log: Log, limit: float) -> float:
 
 @compiled(allocates=False)
 def _run(flows: Flows, orders: Orders, M: int, log: Log, limit: float, going: _Run, room: FloatArray) -> float:
-    """The makespan [s], infinite as in `run`; `room` holds one number a port, to be overwritten."""
+    """The makespan [s], infinite as in `run`; `room` has one number for each port, which is overwritten."""
     S = len(flows.group)
     total = orders.begin[-1] if len(orders.ahead_of_input) == 0 else 3 * S * M
     now, last, done = 0.0, 0.0, 0
@@ -368,7 +368,7 @@ def warmed_up_orders(warmup: IntArray, M: int) -> Orders:
 def fair_speeds(
     active: IntArray, count: int, row: IntArray, load: FloatArray, speeds: FloatArray, room: FloatArray
 ) -> None:
-    """Fill in max-min fair speeds of the first `count` machines in `active`; `room` is one number a port."""
+    """Fill in max-min fair speeds of the first `count` machines in `active`; `room` has one number for each port."""
     for p in range(len(room)):
         room[p] = 1.0
     for j in range(count):

@@ -331,7 +331,7 @@ def end_programs() -> None:
 
 
 def signal_name(number: int) -> str:
-    """Name of a signal, as of one that ended a process; its number if it has none here."""
+    """Name of a signal, such as SIGKILL; ``signal NUMBER`` if this system has no name for it."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 

@@ -136,7 +136,7 @@ class Check(NamedTuple):
     proved: Fraction | None
     how: str  # in words
     fault: str = ""  # why the claim cannot be true; empty if none was found
-    confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
+    confirmed: bool = False  # whether the claim's solver or program confirmed it on this machine, which is no proof
     late: bool = False  # whether it could be checked, but not within the limits
 
 
@@ -187,7 +187,7 @@ class Verdict:
 
     @property
     def stated_bound(self) -> Fraction | None:
-        """The best bound of all, trusted ones included."""
+        """The best bound of all, including those that only a solver or program claims."""
         return max((Fraction(check.claim.value) for check in self.checks), default=None)
 
     @property
@@ -197,7 +197,7 @@ class Verdict:
 
     @property
     def stated_ratio(self) -> Fraction | None:
-        """Cost over the best bound of all, trusted ones included."""
+        """Cost over the best bound of all, including those that only a solver or program claims."""
         return ratio_of(self.cost, self.stated_bound)
 
     @property
@@ -217,7 +217,7 @@ class Verdict:
 
     @property
     def proved_of_all(self) -> str:
-        """Statement on all answers that is proved here beside bounds; empty if there is none."""
+        """Statement on all answers that is proved here besides bounds; empty if there is none."""
         return ""
 
     def headlines(self) -> list[tuple[str, str]]:
@@ -316,7 +316,7 @@ def verdict_of(
     fault : str, optional
         Why the answer is invalid, so that cost, best bound and ratio mean nothing.
     standing, no_answer
-        As of `Verdict`.
+        As in `Verdict`.
     """
     places = sorted(range(len(certificate.claims)), key=lambda i: -certificate.claims[i].value)
     by_place = {i: _check(certificate.claims[i], check, limits.seconds) for i in places}

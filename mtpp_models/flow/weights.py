@@ -64,7 +64,7 @@ class _Items(NamedTuple):
 
     kind: IntArray
     layers: IntArray
-    part: IntArray  # capacity in units of F / `_PARTS`, rounded up, at most `_PARTS`
+    part: IntArray  # capacity in units of the flow / `_PARTS`, rounded up, at most `_PARTS`
 
 
 def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusion | None:

@@ -220,10 +220,10 @@ def pass_over(passes: Passes, way: Way, head: FloatArray, tail: FloatArray, devi
 
 @compiled
 def _split(ancestors: IntArray, head: FloatArray, takes: FloatArray, latest: FloatArray, correction: float) -> float:
-    """Earliest start of v: the least over all choices of the ancestors on its device, prefixes by falling `latest`.
+    """Least possible start of v over all choices of ancestors on its device, which are those with the largest `latest`.
 
-    The larger the prefix, the later a single machine finishes it, and the earlier the others arrive: so bisection gives
-    the best. `ancestors` are sorted by their heads.
+    The more ancestors share the device, the later it finishes them, and the earlier the results of the others arrive:
+    so bisection finds the best number. `ancestors` are sorted by their heads.
     """
     count = len(ancestors)
     falling = np.sort(latest[ancestors])[::-1]

@@ -181,11 +181,11 @@ class ScaledPlacement:
         return [names[d] for d in place]
 
     def slack_on_device(self, u: int, v: int) -> float:
-        """Slack of the step time 1 if u runs before v on one device [unit]; negative if that takes too long."""
+        """Slack below a step time of 1 if u runs before v on one device [unit]; negative if that takes longer."""
         return 1 + _ROUNDING - self.head(u) - self.least(u) - self.rest(u) - self.least(v) - self.tail(v)
 
     def slack_on_bus(self, b: Transfer, c: Transfer) -> float:
-        """Slack of the step time 1 if transfer b comes before c on one bus [unit]; negative if that takes too long."""
+        """Slack below a step time of 1 if transfer b precedes c on one bus [unit]; negative if that takes longer."""
         moving = min(self._times(b)) + self.bus_rest + min(self._times(c))
         return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
 

@@ -199,7 +199,7 @@ class _Room:
         counts, between = np.arange(L - 1), costs.transfer[0, :, 1:-1].min(axis=1)
 
         def by_count(table: FloatArray) -> FloatArray:
-            """Values of `table` for the first layer, neither end, or the last layer, with 0 … L - 2 equal layers."""
+            """(3, …) `table` of groups with the first layer, no end, or the last one, by number of equal layers."""
             inner = np.insert(table[..., run[1, 1 + counts[1:]]], 0, 0.0, axis=-1)
             return np.ascontiguousarray([table[..., run[0, 1 + counts]], inner, table[..., run[L - 1 - counts, L]]])
 

@@ -313,7 +313,7 @@ class GridPlan(Displayed):
 
     @property
     def flows(self) -> Flows:
-        """Operations of one pipeline for the simulator: what follows the last backward passes shares nothing."""
+        """Operations of one pipeline as the simulator takes them; gradient exchange and updates share no link."""
         S, C, half = self.groups, self.stages, not self.instance.full_duplex
         machines: dict[tuple[int, int], int] = {}
         channel = np.zeros(2 * C - 2, dtype=np.int64)

@@ -243,16 +243,16 @@ _NUMBERS = 1 << 28  # that a table of all fronts may hold
 
 
 class _Fronts(NamedTuple):
-    """Fronts of the suffixes of s stages and of s - 1, in rows s % 2, and the parts of the solution.
+    """Fronts of the suffixes of s stages and of s - 1 stages, in rows s % 2 and (s - 1) % 2; and parts of the solution.
 
-    C is 1, or 2 for suffixes without neighbours in two servers, and with some.
+    C is 1, or 2: suffixes in which no neighbours are in two servers, and suffixes in which some are.
     """
 
     stay: FloatArray  # (2, C, L + 1, K + 1): least time until a microbatch is back
     front1: FloatArray  # (2, C, L + 1, K + 1, P)
     front2: FloatArray  # (2, C, L + 1, K + 1, P)
     counts: IntArray  # (2, C, L + 1, K + 1)
-    first: FloatArray  # as those of `Solution`, of the last of C
+    first: FloatArray  # (S, K + 1, P, 2): as in `Solution`, for the last of the C kinds of suffixes
     back: NDArray[np.int32]
     sizes: IntArray
 

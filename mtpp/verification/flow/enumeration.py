@@ -31,9 +31,9 @@ _Ints = NDArray[np.int64]
 
 
 class Question(NamedTuple):
-    """Capacities and rates in parts of the flow, with devices in the order of branching."""
+    """Capacities and rates as fractions of the flow to exclude, with devices in the order of branching."""
 
-    capacity: _Ints  # (n, L + 1) with so many layers
+    capacity: _Ints  # (n, L + 1) of each device, by number of layers
     rate: _Ints  # (n + 2, n + 2) of links; source and sink are the last two
     follows: NDArray[np.bool_]  # (n,) whether a device has the kind and the links of the one before it
     longest: int  # devices that a request may pass

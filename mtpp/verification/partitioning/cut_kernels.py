@@ -50,7 +50,7 @@ class CutNetwork(NamedTuple):
     along: NDArray[np.int8]  # (a,): 1 where an edge of the graph leads the same way, 2 where one leads back, else 0
     capacity: _Ints  # (a,)
     work: _Ints  # (N,): of nodes; and of parameters that several nodes share
-    constant: _Ints  # (n,): what a block with the node costs beside; of several nodes the most counts
+    constant: _Ints  # (n,): further cost of a block with the node; of several nodes the largest counts
     goal: int  # costs above it count as equal
     behind: tuple[_Ints, _Ints]  # rows of the successors of each node: their starts, (n + 1,), and the nodes
     before: tuple[_Ints, _Ints]  # the same of predecessors
@@ -60,7 +60,7 @@ class CutNetwork(NamedTuple):
 def least_cost(
     network: CutNetwork, decided: _States, weight: _Ints, multiplier: int, apart_start: _Ints, apart: _Ints
 ) -> int:
-    """Lower bound on the cost of convex sets as decided that weigh at least `SHARE`, up to the goal; maybe below 0.
+    """Lower bound, at most the goal, on the cost of convex sets that obey decisions and weigh `SHARE`; may be negative.
 
     Parameters
     ----------

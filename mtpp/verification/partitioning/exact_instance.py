@@ -39,9 +39,9 @@ class LiveTensors(NamedTuple):
     downstream: (
         NodeSets  # (t, n / 64): nodes behind its producer in the block, or behind a reader there if that is outside
     )
-    earlier: NodeSets  # (e, n / 64): these before each read
+    earlier: NodeSets  # (e, n / 64): `downstream` before each read was added
     passed: NodeSets  # (t, n / 64): nodes of the block at which each is live
-    fresh: NodeSets  # (e, n / 64): what each read has added to these
+    fresh: NodeSets  # (e, n / 64): nodes that each read has added to `passed`
     bytes: _Ints  # (n,): of all that is live at each node of the block
 
 
@@ -55,7 +55,7 @@ class IdealQuestion(NamedTuple):
     limit: int  # what a block has to stay below
     total: int  # work of all nodes
     work: _Ints  # (n,): work of each node
-    need: _Ints  # (n,): least memory beside the parameters
+    need: _Ints  # (n,): least memory besides the parameters
     params: _Ints  # (n,): parameters of one node
     time: _Ints  # (t,): time to move each tensor, sorted by producers
     readers: _Ints  # (t,): number of readers of each tensor
@@ -465,7 +465,7 @@ def merge_groups(exact: ExactInstance, group: Sequence[int]) -> ExactInstance:
     ----------
     exact : ExactInstance
     group : (n,) int
-        Of `shared_blocks`.
+        Groups as from `shared_blocks`.
     """
     count = max(group) + 1
     need = [0] * count

@@ -44,7 +44,7 @@ def sets_along_edges(order: _Ints, behind: tuple[_Ints, _Ints], words: int) -> t
 
 @compiled
 def add_reader(v: int, outputs: _Ints, need: _Ints, live: LiveTensors) -> int:
-    """Update the bytes that are live at nodes of the block as v joins behind them; the largest that rose, or 0.
+    """Update the bytes live at nodes of the block when v joins; return the largest new total, or 0 if none grew.
 
     The tensors of v are those from `outputs[v]` to `outputs[v + 1]` - 1.
     """
@@ -89,7 +89,7 @@ def remove_reader(v: int, outputs: _Ints, live: LiveTensors) -> None:
 
 @compiled
 def live_in_rest(inside: _Inside, need: _Ints, live: LiveTensors) -> int:
-    """Largest number of bytes live at a node, with all nodes that are not inside yet as one block."""
+    """Largest number of bytes live at any node if all nodes outside ideal and block were one block."""
     total = np.zeros(len(need), np.int64)
     for t in range(len(live.size)):
         for w in range(live.passed.shape[1]):
@@ -130,7 +130,7 @@ _Words = NDArray[np.uint64]
 
 @compiled
 def is_late(v: int, question: IdealQuestion, inside: NDArray[np.int8]) -> bool:
-    """Whether the equal branch before that of v has the same nodes in ideal and block, and so takes its node first."""
+    """Whether to skip v: the equal branch before its own has the same nodes in ideal and block, so it grows first."""
     b = question.branch[v]
     if b <= 0 or question.family[b - 1] != question.family[b]:
         return False
@@ -206,7 +206,7 @@ _WORDS_A_STEP = 16
 
 @compiled
 def search_ideals(question: IdealQuestion, table: IdealTable, search: IdealSearch, steps: int) -> int:
-    """Continue a search for some steps; `DONE`, `FOUND`, `PAUSED`, or `FULL`, after which the ideal begins again."""
+    """Continue a search for some steps; return `DONE`, `FOUND`, `PAUSED`, or `FULL`: the ideal is begun again later."""
     at = search.at
     until = at[3] + steps
     while at[0] < at[2]:
@@ -300,7 +300,7 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
 
 @compiled
 def _is_absorbed(question: IdealQuestion, table: IdealTable, search: IdealSearch, level: int) -> bool:
-    """Rule R3: whether a node could join the ideal at no loss, so that the larger ideal serves in its place."""
+    """Whether a node could join the ideal at no extra cost (rule R3), so that the larger ideal replaces this one."""
     for v in range(len(question.work)):
         if search.inside[v] or search.missing[v] > 0:
             continue

@@ -164,10 +164,7 @@ def _through(
     rest: IntArray,
     early: IntArray,
 ) -> int:
-    """Earliest end if one device runs all nodes that must share a given node's device, and the first `count` others.
-
-    The others are counted by rank.
-    """
+    """Earliest end if one device runs the nodes of `by_start` whose rank is below `count`, by their earliest starts."""
     time, none = 0, True
     for i in range(len(by_start)):
         if rank[i] < count:

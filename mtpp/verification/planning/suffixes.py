@@ -64,7 +64,7 @@ class Rates(NamedTuple):
     spread: FloatArray  # (V + 1,): the same over several
     inside: FloatArray  # (V + 1,): slowest link of a transfer within a server, by both ends together
     outside: FloatArray  # (V + 1,): the same of any other
-    loads: FloatArray  # (V + 1, V + 1): least seconds a byte on a card, not all in one server; below 0 if they are
+    loads: FloatArray  # (V + 1, V + 1): least seconds a byte on a card; -1 if one server must hold all
     card: float  # rate of the fastest card
     size: int  # devices of the largest server
     half: bool  # whether cards carry one direction at a time
@@ -192,7 +192,7 @@ def _over(size: float, rate: float) -> float:
 def _transfer(
     layers: Layers, rates: Rates, layer: int, sender: tuple[int, int], receiver: tuple[int, int]
 ) -> tuple[float, float]:
-    """Least time to a stage that begins with a layer, and back [s]; infinite if the kinds cannot follow each other."""
+    """Least time to a stage that begins with a layer, and back [s]; infinite if such stages are no neighbours."""
     (q, kind), (r, other) = sender, receiver
     forward_bytes, backward_bytes, g = layers.forward_bytes[layer], layers.backward_bytes[layer], rates.size
     if q < kind <= g:  # the next stage lies in the same server
@@ -217,11 +217,11 @@ def _transfer(
 
 @compiled
 def least_part(sender: tuple[int, int], receiver: tuple[int, int], g: int, half: bool) -> float:
-    """Least part of the bytes that pass some card between two stages, one in several servers; infinite if none can be.
+    """Least part of the bytes between two stages, one in several servers, that some card carries; infinite if none can.
 
-    Of q senders x, of r receivers y lie at the anchor, the server of the next stage in a single one. A server with x
-    senders and y receivers sends x (r - y) / (q r) of the bytes and receives y (q - x) / (q r). The next stage has a
-    device at the anchor too.
+    The anchor is the server that holds the next stage of a single server, if there is one. Of the q senders, x lie
+    there, and of the r receivers y; as that stage has a device there as well, x + y < g. A server with x senders and y
+    receivers sends x (r - y) / (q r) of the bytes and receives y (q - x) / (q r).
     """
     (q, kind), (r, other) = sender, receiver
     free = 2 * g + 1
@@ -384,7 +384,7 @@ def _rates(instance: TrainingInstance) -> Rates:
 
 
 def _joined(links: FloatArray) -> FloatArray:
-    """(V + 1,) for each size, the rate of the link that first joins so many devices, with the fastest links first."""
+    """(V + 1,) for each size, the rate of the link that first joins that many devices, with fast links added first."""
     V = len(links)
     slowest, group, size = np.zeros(V + 1), list(range(V)), 1
     slowest[:2] = np.inf
@@ -399,7 +399,7 @@ def _joined(links: FloatArray) -> FloatArray:
 
 
 def _all_linked(links: FloatArray) -> FloatArray:
-    """(V + 1,) for each size, an upper bound on the slowest link within any group of so many devices [bytes/s]."""
+    """(V + 1,) for each size, an upper bound on the slowest link within any group of that many devices [bytes/s]."""
     V = len(links)
     rates = sorted({0.0, *links[~np.eye(V, dtype=bool)].tolist()})
     slowest = np.full(V + 1, np.inf)
@@ -410,7 +410,7 @@ def _all_linked(links: FloatArray) -> FloatArray:
 
 
 def _may_hold(fast: NDArray[np.bool_], size: int) -> bool:
-    """Whether `size` devices may be linked in pairs: so many with that many fast links are connected by these links."""
+    """Whether `size` devices may be linked in pairs: fast links connect that many, each with that many fast links."""
     fast = fast | np.eye(len(fast), dtype=bool)
     candidates, before = np.ones(len(fast), dtype=bool), 0
     while candidates.sum() != before:

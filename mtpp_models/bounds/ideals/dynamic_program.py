@@ -187,7 +187,7 @@ def empty_block(passing: Passing) -> Block:
 
 @compiled(inline="always")
 def join_block(v: int, passing: Passing, block: Block) -> float:
-    """Add group v to the block; return the most bytes live at a node that more tensors pass now, 0 if there is none.
+    """Add group v to the block; return the most bytes live at any node where new tensors pass, 0 if there is none.
 
     All predecessors of v must be in the block or before it.
     """
@@ -254,7 +254,7 @@ class Chains(NamedTuple):
     blocks: IntArray  # number of blocks; more than k where there is no chain
     bottleneck: FloatArray
     before: IntArray  # index of the ideal without the last block
-    reached: Words  # (c, w) where branches are exchanged, else (0, w): the ideal's image that contains the one before
+    reached: Words  # (c, w), or (0, w) without exchanges: the ideal with branches exchanged so as to hold `before`
 
 
 def no_chains(lattice: Lattice, k: int, up_to_exchange: bool) -> Chains:

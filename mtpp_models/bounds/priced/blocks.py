@@ -493,7 +493,7 @@ def heavy_blocks(
     ceiling : float
         Positive.
     arrays : KernelArrays
-        Of the instance, whose work and tensors make the cost.
+        Arrays of the instance, whose work and tensors make the cost.
     overflow : LeastOverflow
         Counts in the cost.
     relations : Relations

@@ -202,12 +202,12 @@ def begin_flow(question: BlockQuestion, flows: Flows) -> None:
 
 
 class Sets(NamedTuple):
-    """Node sets that the computation of a bound writes, (n,) booleans each."""
+    """Node sets that `relax` writes, (n,) booleans each."""
 
     before: BoolArray  # nodes with a path to the block
     behind: BoolArray  # nodes with a path from it
-    few: BoolArray  # the tied set that is worth too little
-    many: BoolArray  # the tied set that is worth enough
+    few: BoolArray  # of two sets of least Lagrangian cost, the one whose worth is too small
+    many: BoolArray  # the one whose worth suffices
 
 
 @compiled

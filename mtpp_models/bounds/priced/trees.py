@@ -188,7 +188,7 @@ class TreePart:
         self.flows.row[:] = -1
 
     def explore(self, question: BlockQuestion, budget: int) -> BoolArray:
-        """Explore at most `budget` tree nodes; return (n,) the nodes of the first block below the goal, or none."""
+        """Explore at most `budget` tree nodes; return the nodes of a block below the goal, (n,), or none."""
         self.open, self.done, block = explore(
             question, self.leaves, self.flows, self.gains, self.open, self.done, budget
         )
@@ -466,7 +466,7 @@ def _short(number: float) -> float:
 
 @compiled
 def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], used: BoolArray) -> None:
-    """Mark in `used`, for each node that some node of the block excludes, one such pair; marked pairs are reused."""
+    """For each node that some node of the block excludes, mark one such pair in `used`, if none is marked yet."""
     inside = np.flatnonzero(state == IN)
     for w in range(len(decided)):
         if decided[w] == OUT:
