@@ -409,7 +409,7 @@ def _trace_rated(
     kind: int,
     start: int,
 ) -> tuple[IntArray, IntArray]:
-    """First places and kinds of the blocks of a path, from the last block, which is given, to the first."""
+    """First places and kinds of the blocks of a path, from the last block to the first; the last block is given."""
     kinds, m = masks.shape[1], masks.shape[3]
     starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     starts[0], chosen[0] = start, kind

@@ -315,7 +315,7 @@ def _z_kernel(
     ceiling: float,
     allow_idle: bool,
 ) -> tuple[FloatArray, IntArray]:
-    """(p,) values Z of the points that begin with the first layer [s]; `ZPoints.links` of all points, these last."""
+    """(p,) Z of the points that begin with the first layer [s]; and `ZPoints.links` of all points, these last."""
     forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
     L, V, levels = forward.shape[1] - 1, len(speeds.within) - 1, len(in_flight)
     step = min(levels - 1, 1)

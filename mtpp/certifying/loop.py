@@ -306,7 +306,7 @@ def reaches(result: Result[Q, A], good_enough: float) -> bool:
 
 
 def rules_out(result: Result[Q, A], good_enough: float) -> bool:
-    """Whether such an answer is proved impossible, up to rounding."""
+    """Whether it is proved that no answer costs at most `good_enough`, up to rounding."""
     above = result.bound is not None and exceeds(result.bound.value, good_enough)
     return result.impossible is not None or above
 

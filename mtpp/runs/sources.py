@@ -261,7 +261,7 @@ class Closure:
 
 
 def _as_loaded(name: str, path: Path, loaded: ModuleType, is_project: bool) -> Module:
-    """The module as this process loaded it, or as its file was at the first look since."""
+    """The module as its file was when this process first looked at it after loading it."""
     first = _FIRST_LOOKS.get(name)
     if first is None or first[0] is not loaded.__spec__:
         if first is None and is_project and path.stat().st_mtime > _BEGIN:

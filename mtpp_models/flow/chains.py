@@ -317,7 +317,7 @@ class ChainSearch:
         return int(total), tuple(stages)
 
     def _improve(self, proof: ChainProof, box: Box, stages: tuple[Stage, ...]) -> bool:
-        """Store a chain of these stages in the proof if one in the box is faster than its rate; return whether so."""
+        """Store a chain of these stages in the proof if one in the box exceeds its rate; return whether one does."""
         before, prompts = proof.rate, self.question.prefill == "prompts"
         for batches in sorted({box.fewest, min(max(box.fewest, len(stages)), box.most), box.most}):
             low, high = box.small, box.large

@@ -36,10 +36,10 @@ _CLOSE = 1.01
 class Against(NamedTuple):
     """Placeto compared with the RNN on one network; None where a run is missing."""
 
-    reduction: float | None  # by how much the step is shorter, as a part
-    samples: tuple[int, int] | None  # episodes and simulations until the best time
-    planned: tuple[int, int] | None  # those of the RNN until its best
-    reached: tuple[int, int] | None  # those of Placeto until the best of the RNN
+    reduction: float | None  # part by which Placeto's step is shorter than the RNN's
+    samples: tuple[int, int] | None  # Placeto's episodes and simulations until its best time
+    planned: tuple[int, int] | None  # the RNN's until its best time
+    reached: tuple[int, int] | None  # Placeto's until the RNN's best time
 
     @property
     def factor(self) -> float | None:

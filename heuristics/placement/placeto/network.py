@@ -128,7 +128,7 @@ class Placeto(nn.Module):
         return tensors(question)
 
     def observe(self, environment: Environment) -> Seen:
-        """Copy of everything else on which the logits of this step depend.
+        """The changing data on which the logits of this step depend, as a copy: all but `context`.
 
         (e,) current node, and (e, n, features) cost, output, visited, current, start after this node, device.
         """

@@ -219,8 +219,8 @@ def expressible(question: GridInstance, sketch: Sketch, runtime: str | None) -> 
     """The plan as the runtime can run it, with more recomputation if needed; none if it cannot.
 
     Runtimes take one tensor degree. Megatron-LM recomputes the first layers of each stage, equally many; torchtitan and
-    fully sharded replicas all layers or none. Layers that cannot recompute, as those of embeddings, do not count. So
-    many first layers as the question asks for recompute with any runtime.
+    fully sharded replicas all layers or none. Layers that cannot recompute, as those of embeddings, do not count. If
+    the question asks for a number of first layers to recompute, they do so with any runtime.
     """
     chain, count = question.chain(sketch.setting.micro_batch), question.fixed.recomputed
     if count is None:

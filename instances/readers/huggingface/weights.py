@@ -133,7 +133,7 @@ class Stored(NamedTuple):
 
     @property
     def is_gguf(self) -> bool:
-        """Whether these are GGUF files."""
+        """Whether the weights are in GGUF files."""
         return self.source.lower().endswith(GGUF)
 
 

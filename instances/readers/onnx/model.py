@@ -32,7 +32,7 @@ _TRIED = 16
 
 
 class OpenDimensionsError(InputError):
-    """Dimensions of inputs have no value: `missing` names the input in which each is first."""
+    """Dimensions of inputs have no value; `missing` maps each to the first input that has it."""
 
     def __init__(self, missing: Mapping[str, str], path: str | Path, names: Iterable[str]) -> None:
         self.missing, self.path, self.names = missing, path, tuple(names)

@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
     slot: IntArray  # (n,) of each node
     readers: IntArray  # (n,) how many nodes still read the row
-    free: IntArray  # slots that are free, from the first on; the last number says how many
+    free: IntArray  # free slots, in the first places; the last number is their count
     size: IntArray  # (slots,) nodes in each
     member: IntArray  # (slots, n)
     near: IntArray  # (slots, n) least time on one device

@@ -61,9 +61,9 @@ class Rates(NamedTuple):
     """Largest rates that any choice of devices reaches, by number of devices up to V [bytes/s]."""
 
     packed: FloatArray  # (V + 1,): slowest link of an AllReduce in one server
-    spread: FloatArray  # (V + 1,): the same over several
+    spread: FloatArray  # (V + 1,): slowest link of an AllReduce over several servers
     inside: FloatArray  # (V + 1,): slowest link of a transfer within a server, by both ends together
-    outside: FloatArray  # (V + 1,): the same of any other
+    outside: FloatArray  # (V + 1,): slowest link of any other transfer, by both ends together
     loads: FloatArray  # (V + 1, V + 1): least seconds a byte on a card; -1 if one server must hold all
     card: float  # rate of the fastest card
     size: int  # devices of the largest server
