@@ -212,7 +212,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
     """The value of a witness's member `key`, with nodes of the reduced instance replaced by original ones.
 
-    The two numbers after those of the nodes stand for source and sink, before and after.
+    In both graphs, the two numbers after those of the nodes stand for source and sink.
     """
     anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
     if key in ("nodes", "apart"):

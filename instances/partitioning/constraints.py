@@ -312,7 +312,7 @@ class BlockRules:
 
     @classmethod
     def of(cls, graph: ComputationGraph, k: int, constraints: Constraints) -> BlockRules:
-        """Follow the constraints along the edges.
+        """The rules of constraints for k blocks, with windows followed along the edges.
 
         Raises
         ------

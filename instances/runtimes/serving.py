@@ -314,7 +314,7 @@ _WORDS = {"vllm": vllm_words, "sglang": sglang_words, "tensorrt-llm": tensorrt_w
 
 
 def writers(*runtimes: Runtime) -> dict[str, Callable[[Deployment], str]]:
-    """Function that writes a deployment, for each runtime that takes one or for the given ones."""
+    """By runtime name, the function that writes its settings for a deployment; by default of all that have one."""
     return {name: partial(deployment_settings, runtime=name) for name in [r.name for r in runtimes] or _WORDS}
 
 

@@ -115,7 +115,7 @@ def _notes(question: GridQuestion, result: GridResult) -> list[str]:
 
 
 def is_alike(other: GridPlan, plan: GridPlan) -> bool:
-    """Whether predictions are too uncertain to tell this plan from the faster one."""
+    """Whether `other`, a slower plan, may be as fast as `plan`, as predictions are uncertain."""
     return other.time <= (1 + ALIKE) * plan.time
 
 

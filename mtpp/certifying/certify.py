@@ -393,7 +393,7 @@ def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) 
     """Continue with a process for searches and a process for proofs, until time is up or the answer is proved.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
-    proofs have the other threads.
+    search has one thread, the proofs the others.
 
     Raises
     ------

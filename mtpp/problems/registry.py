@@ -62,11 +62,11 @@ class Problem:
     article: str  # an answer in messages, such as "a plan"
     question: Named  # class of its instances
     stated: tuple[Named, ...]  # classes of what its files state
-    state: Named  # an answer to the member `answer` of its file
+    state: Named  # from an answer to the member `answer` of its file
     #: A result without an answer to the member `impossible` of its file; refuses one where there has to be an answer.
     without: Named = Named("mtpp.certificates.writing:needs_answer")
-    read: Named  # the document of a file to a `Result`, with costs computed anew
-    verify: Named  # the document and `Limits` to a `Verdict`, with code of its own
+    read: Named  # from the document of a file to a `Result`, with costs computed anew
+    verify: Named  # from the document and `Limits` to a `Verdict`, with code of its own
     #: What a file states and `Statements` to what compares them, by word.
     compare: Named
     #: Method of a bound that is only trusted to what runs it again; `OF_SOLVERS` stands for all others with a solver.
@@ -76,9 +76,9 @@ class Problem:
     settings: Named = Named("instances.runtimes:no_writers")  # runtimes, by default all, to what writes a cut for each
     #: The method of a bound to the answers that it holds for, in words; empty for all.
     covers: Named = Named("mtpp.problems.registry:all_answers")
-    facts: Named  # an answer to its question, label to text, for a page
-    sections: Named  # an answer and its bound to the sections of a page
-    figure: Named  # an answer and its bound to a picture
+    facts: Named  # from an answer to its question, label to text, for a page
+    sections: Named  # from an answer and its bound to the sections of a page
+    figure: Named  # from an answer and its bound to a picture
     #: A result and `SolveOptions` to what is found out about it, and whether Ctrl-C ended that early.
     explain: Named
 

@@ -239,7 +239,7 @@ def base_name(method: str) -> str:
 
 
 def own_model(candidate: Any) -> OwnMethod | None:
-    """The caller's bound behind a model; None for this project's models.
+    """The caller's bound that a model or an address stands for; None for this project's models.
 
     Raises
     ------

@@ -458,7 +458,7 @@ def _check_rows(built: BuiltModel, file: SolutionFile) -> None:
 def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition) -> None:
     """Check the objective that a file states against the cost of its partition.
 
-    An `InputError` if it is stated to be optimal and above that; a warning if it is above that and not optimal.
+    An objective above the cost is an `InputError` if it is stated to be optimal, else a warning.
     """
     if file.objective is None or file.objective * built.unit <= partition.bottleneck * (1 + _SLACK):
         return

@@ -64,8 +64,8 @@ def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) ->
 def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
     """Cuts into stages with equal numbers of the most frequent layers, one more in the first stages.
 
-    What comes before and after these layers is part of the first and the last stage, unless it is more than they are,
-    or they are fewer than the stages: then all layers count as equal. None if there are too few of all.
+    What comes before and after the most frequent layers is part of the first and the last stage. If that is more than
+    half of all layers, or these are fewer than the stages, all layers count as equal. None if there are fewer layers.
     """
     begin, end = _most_frequent(chain)
     if 2 * (end - begin) < chain.n or end - begin < stages:

@@ -30,8 +30,8 @@ class Constants:
     vector: float = 1.0  # bytes that operators on single numbers move, as a multiple of the least
     tp_exposed: float = 1.0  # part of the time of tensor collectives that nothing hides
     zero3_exposed: float = 0.54  # part of what ZeRO 2 and 3 send during passes that nothing hides
-    row: float = 0.29e-6  # of routing a token to an expert and back, forward and backward pass together [s]
-    scale: float = 0.0024  # part that a step takes longer with each doubling of the devices beyond a server
+    row: float = 0.29e-6  # time to route a token to an expert and back, both passes together [s]
+    scale: float = 0.0024  # part by which each doubling of the devices beyond a server lengthens a step
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -221,7 +221,7 @@ class GridInstance(QuestionRecord):
         raise InputError(f"There are no times for microbatches of {micro_batch} samples; choose one that there is.")
 
     def pipelines(self, chain: ConfiguredChain, context: int = 1) -> Sequence[int]:
-        """Numbers of equal pipelines, d, that divide the step into whole microbatches and have devices."""
+        """Numbers of equal pipelines, d, that divide the step's microbatches evenly and have enough devices."""
         total, available = self.global_batch // chain.micro_batch, self.servers.devices // context
         if self.global_batch % chain.micro_batch:
             return []

@@ -197,7 +197,7 @@ class KindPrices:
         return Prices(np.clip(answer[:n], 0.0, 1.0), np.clip(answer[n:], 0.0, 1.0))
 
     def _tightened(self, node: FloatArray, rows: BoolArray, block: IntArray, kind: IntArray) -> Prices:
-        """These prices of nodes with the least prices of kinds that the known blocks allow; all devices sum to 1."""
+        """Prices for these node prices, with the least kind prices that known blocks allow; all devices sum to 1."""
         worth, least = rows @ node, np.zeros(len(self._counts))
         np.maximum.at(least, kind, worth[block])
         least = np.maximum(least, 1e-6 * node.sum() / self._counts.sum())
