@@ -48,7 +48,7 @@ def with_stored(model: ServedModel, record: Decoder, stored: Stored) -> tuple[Se
     InputError
         If these are weights of another model.
     """
-    parts, after = Parts.of(record), model.head - model.tied
+    parts, after = Parts.of(record, stored), model.head - model.tied
     shapes = [model.shapes[number] for number in model.order.tolist()]
     elements = {layer: shape.parameters for layer, shape in enumerate(shapes)}
     sizes = stored_sizes({**elements, BEFORE: model.embedding, AFTER: after}, parts, stored)

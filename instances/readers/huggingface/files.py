@@ -136,7 +136,7 @@ def read_configuration(
     if count > _MOST_PARAMETERS:
         raise InputError(f"{file}: the model would have {count:.3g} parameters; check its sizes.")
     if stored is not None and stored.tensors:
-        parts = Parts.of(record)
+        parts = Parts.of(record, stored)
         graph = build(**sizes, widths=stored_widths(graph, parts, stored))
         graph = replace(graph, source=f"{graph.source}; bytes of parameters as in {stored.source}")
         graph, more = with_others(graph, parts, stored)

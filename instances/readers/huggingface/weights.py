@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from instances.architectures.transformers import Encoder
 from instances.errors import InputError, said
@@ -351,15 +351,17 @@ class Parts:
     tied: bool  # whether the head is the table of words
     headed: bool  # whether there is a head that yields words
     classes: bool  # whether there is a classifier in its place
+    decoder: str = ""  # how names of its tensors begin, but for those of heads
 
     @classmethod
-    def of(cls, record: Decoder | Encoder) -> Parts:
-        """The parts of a network."""
+    def of(cls, record: Decoder | Encoder, stored: Stored) -> Parts:
+        """The parts of a network whose weights are stored so."""
         modules = record.modules
         sizes = (modules["layers"], modules["before"][0], (*modules["after"],))
         if isinstance(record, Encoder):
             return cls(record.layers, *sizes, tied=False, headed=False, classes=False)
-        return cls(len(record.layers), *sizes, record.tied, record.labels is None, bool(record.labels))
+        heads = (record.tied, record.labels is None, bool(record.labels))
+        return cls(len(record.layers), *sizes, *heads, decoder=_decoder(modules, stored))
 
     def of_node(self, name: str) -> int:
         """The part that a node or a parameter of the graph is in."""
@@ -398,10 +400,16 @@ class Parts:
         """Whether a tensor is the matrix of the language-model head."""
         return cls.is_of_head(name) and not name.endswith(".bias")
 
-    @staticmethod
-    def is_of_tower(name: str) -> bool:
-        """Whether a tensor belongs to an encoder of images or sound beside the decoder (not GGUF's `blk.`)."""
-        return bool(_TOWER.search(name)) and not name.startswith("blk.")
+    def is_of_tower(self, name: str) -> bool:
+        """Whether a tensor belongs to an encoder of images or sound, or to what joins it to the decoder.
+
+        In GGUF a layer of the decoder begins with `blk.`.
+        """
+        if name.startswith("blk.") or _BUFFERS.search(name) or _DRAFTS.search(name):
+            return False
+        if _TOWER.search(name):
+            return True
+        return not (name.startswith(self.decoder) or self.is_of_head(name) or self.is_of_own_head(name))
 
     def is_behind(self, name: str) -> bool:
         """Whether a tensor belongs to a layer beyond the last one of the network."""
@@ -409,6 +417,17 @@ class Parts:
         return not self.is_of_tower(name) and (
             bool(_DRAFTS.search(name)) or (match is not None and int(match[1]) >= self.layers)
         )
+
+
+def _decoder(modules: Mapping[str, Any], stored: Stored) -> str:
+    """How the names of a decoder's tensors begin: as those of its table of words and layers; empty if it is not clear.
+
+    A model of pictures or sound has more tensors beside it, by many names.
+    """
+    table, layers = (path.rpartition(".")[2] for path in (modules["before"][0], modules["layers"]))
+    names = [tensor.name for tensor in stored.tensors]
+    ends = (name.removesuffix(f"{table}.weight") for name in names if f".{name}".endswith(f".{table}.weight"))
+    return next((end for end in ends if any(name.startswith(f"{end}{layers}.0.") for name in names)), "")
 
 
 def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Encoder, list[str]]:

@@ -43,6 +43,20 @@ def test_towers_count_where_the_embedding_does_and_drafters_are_told(tmp_path):
     assert "32 bytes of layers behind the last, as of a drafter, are left out" in text
 
 
+@pytest.mark.filterwarnings("ignore::instances.InputWarning")
+@pytest.mark.parametrize("stem", ["language_model.model.", "model.language_model.", "model.text_model.", "model."])
+@pytest.mark.parametrize("other", ["image_newline", "connector.proj.weight", "perceiver.layers.0.norm.weight"])
+def test_bug_what_lies_beside_the_decoder_counts_by_its_bytes_whatever_its_name(tmp_path, stem, other):
+    """Parts that join pictures to a decoder were known by a list of names; others made it another model."""
+    path = written(tmp_path, {"model_type": "llava_next", "text_config": LLAMA, "vision_config": {"hidden_size": 3}})
+    shapes = {name.replace("model.", stem, 1): shape for name, shape in shapes_of_llama().items()}
+    shapes |= {other: [3, 5], f"{stem}layers.1.self_attn.rotary_emb.inv_freq": [2]}
+    (tmp_path / "model.safetensors").write_bytes(stored(stored_bytes("F32", 4, shapes)))
+    graph = load_graph(path)
+    assert any("60 bytes of towers" in text for text in graph.attributes["warnings"])
+    assert graph.param_bytes.sum() == pytest.approx(4 * 1160 + 60)
+
+
 def test_quantised_layers_have_the_bytes_of_their_tensors(tmp_path):
     path = written(tmp_path, LLAMA)
     tensors = {name: ("F32", shape, 4 * int(np.prod(shape))) for name, shape in shapes_of_llama().items()}
