@@ -37,6 +37,7 @@ from numba.core import bytecode, event, types
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
@@ -137,7 +138,7 @@ class _Store(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Code for these types; None if there is none, and this process has to compile it."""
-        target_context.refresh()
+        rtsys.initialize(target_context)  # all that stored code needs; what compiling needs, numba loads with it
         code = self._stored(sig, target_context)
         if code is None and sig not in self._claimed and (place := place_for(made_for())) is not None:
             with suppress(OSError):  # the system has no claims, or two processes wait for each other

@@ -59,7 +59,7 @@ class SimulatorArrays(NamedTuple):
             reader_start=graph.tensors.start,
             reader=graph.tensors.consumers,
             inputs=np.diff(graph.inputs[0]),
-            order=graph.topological_order,
+            order=graph.topological_order.copy(),  # a partition lets that of the graph be read-only, another type
             rank=np.argsort(graph.topological_order),
             tensor_time=instance.tensor_time,
             move_time=graph.tensors.bytes[:, None] / rates,

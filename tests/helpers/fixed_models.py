@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pyomo.environ as pyo
-
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
+from mtpp_models.solvers.modeling import pyo
 
 
 def fixed_objective(model: pyo.ConcreteModel) -> float | None:

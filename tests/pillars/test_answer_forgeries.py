@@ -152,9 +152,9 @@ def a_device_twice(document: Document) -> None:
 
 
 def many_microbatches(document: Document) -> None:
-    document["question"]["microbatches"] = 100_000
-    document["answer"]["operations"]["stages"] = ["f" * 100_000 + "b" * 100_000] * len(document["answer"]["devices"])
-    document["answer"]["operations"]["channels"] = ["fb" * 100_000] * (len(document["answer"]["devices"]) - 1)
+    document["question"]["microbatches"] = 10_000
+    document["answer"]["operations"]["stages"] = ["f" * 10_000 + "b" * 10_000] * len(document["answer"]["devices"])
+    document["answer"]["operations"]["channels"] = ["fb" * 10_000] * (len(document["answer"]["devices"]) - 1)
 
 
 def bound_above_the_time(document: Document) -> None:

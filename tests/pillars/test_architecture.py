@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -26,6 +27,11 @@ REGISTRY_HOST = re.compile(r"pypi\.(?:org|python)|pythonhosted\.org|anaconda\.or
 def sources() -> Iterator[Path]:
     for package in SIBLINGS:
         yield from sorted((ROOT / package).rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def project_files() -> Iterator[Path]:
@@ -80,7 +86,7 @@ def test_the_second_opinion_imports_records_alone() -> None:
     """Neither the code that it checks nor what would bring that along."""
     imported = set()
     for path in (ROOT / "mtpp" / "verification").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom):
                 imported.add(node.module or "")
             elif isinstance(node, ast.Import):
@@ -109,7 +115,7 @@ def test_one_room_speaks_to_the_system() -> None:
         name = path.relative_to(ROOT).as_posix()
         if name.startswith("instances/system/") or name.endswith("_process.py"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 modules = [node.module or "", *(alias.name for alias in node.names if node.module == "torch")]
@@ -122,12 +128,12 @@ def runtime_imports(path: Path) -> Iterator[str]:
     """Modules that a file imports when it runs, not for its types alone."""
     typing = [
         node
-        for branch in ast.walk(ast.parse(path.read_text()))
+        for branch in ast.walk(parsed(path))
         if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
         for node in ast.walk(branch)
     ]
     skipped = {(node.lineno, node.module) for node in typing if isinstance(node, ast.ImportFrom)}
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and (node.lineno, node.module) not in skipped:
             yield node.module or ""
 
@@ -152,7 +158,7 @@ def test_options_are_named_by_the_command_line_alone() -> None:
             continue  # runtimes have options of their own
         if path.name == "torch_process.py":  # a program of its own
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         documents = {
             id(node.body[0].value)
             for node in ast.walk(tree)
@@ -212,7 +218,7 @@ def test_docstrings_name_the_thing_first() -> None:
     """No docstring begins with "What" or "Who": a summary names a thing or an action."""
     offenders = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node) or ""
                 if re.match(r"(?:What|Who|Whom|Whose)\b", text):

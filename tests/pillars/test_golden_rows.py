@@ -12,9 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyomo.environ as pyo
 import pytest
-from pyomo.repn import generate_standard_repn
 
 from heuristics.orders.slicing import slice_order
 from heuristics.placement.rivals import heft
@@ -34,6 +32,7 @@ from mtpp_models.placement.bounds import heads_of, share_devices
 from mtpp_models.placement.exact import exact
 from mtpp_models.placement.scaled_placement import ScaledPlacement
 from mtpp_models.planning.models import FORMS, ScaledTraining
+from mtpp_models.solvers.modeling import pyo
 
 FILE = Path(__file__).with_name("golden_rows.json")
 
@@ -74,6 +73,8 @@ BUILT: dict[str, Callable[[], list[pyo.ConcreteModel]]] = {
 
 def rows(models: list[pyo.ConcreteModel]) -> dict[str, list[float]]:
     """Of each family: rows, coefficients, and the sums of coefficients, of their squares, and of both sides."""
+    from pyomo.repn import generate_standard_repn
+
     found: dict[str, list[float]] = {}
     for family in (family for model in models for family in model.component_objects(pyo.Constraint, active=True)):
         repns = [(row, generate_standard_repn(row.body)) for row in family.values()]

@@ -11,7 +11,6 @@ from itertools import chain, zip_longest
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 
 from experiments.studies.mtpp.tables import (
     Grid,
@@ -41,6 +40,7 @@ from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.statistics import means, paired_test
 from mtpp_models import SolveOptions
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
+from mtpp_models.solvers.modeling import pyo
 from mtpp_models.solvers.registry import find_solver
 
 # Runs of the partitioning of the plan: which graphs, which jobs, and the runs of each item.

@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from heuristics.placement.simulator import (
     step_times,
     workspace,
 )
-from instances import ComputationGraph, InputError, SharedParameter
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.machines import Machines
 from instances.placement.placement import Placement
 from instances.placement.problem import MEASURED_GAPS, PlacementInstance
@@ -252,6 +253,15 @@ def test_many_placements_at_once() -> None:
     assert step_times(instance, rows).tolist() == [[p.step_time for p in row] for row in expected]
     for values, row in zip(penalised_times(instance, rows), expected, strict=True):
         assert values.tolist() == EXACT([p.penalised_time for p in row])
+
+
+def test_bug_a_placement_behind_a_partition_of_its_graph_compiled_for_half_a_minute() -> None:
+    """The partition had made the graph's order read-only, for numba an array of another type."""
+    instance = random_placement(np.random.default_rng(1), ties=False).instance
+    before = SimulatorArrays.of(instance)
+    Partition(Instance(instance.graph, Platform(1, 1.0)), [0] * instance.graph.n)
+    for first, second in zip(before, SimulatorArrays.of(instance), strict=True):
+        assert numba.typeof(first) == numba.typeof(second)
 
 
 def test_measured_gaps_are_options() -> None:

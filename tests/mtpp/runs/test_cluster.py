@@ -126,7 +126,7 @@ def test_scheduler_worker_and_client_die(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_scheduler_that_stays_away_ends_the_call(tmp_path: Path) -> None:
     """With what to do; the runs that are done are there, and the same call goes on."""
-    with LocalProcesses() as cluster:
+    with LocalProcesses(1) as cluster:
         client = program(cluster, tmp_path, 30, 0.2)
         wait_for(lambda: written(tmp_path) >= 10, client)
         end(cluster.scheduler)

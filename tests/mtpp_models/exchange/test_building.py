@@ -6,7 +6,6 @@ import contextlib
 import itertools
 
 import numpy as np
-import pyomo.environ as pyo
 import pytest
 from brute_force import optimum
 from hypothesis import given, settings
@@ -16,6 +15,7 @@ from strategies import instances, questions
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.random_graphs import regal_style
 from mtpp_models import BuiltModel, build, cases, read_partition, solve
+from mtpp_models.solvers.modeling import pyo
 
 
 def solved(built: BuiltModel) -> Partition:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pyomo.environ as pyo
 import pytest
 
 from instances import ComputationGraph, InputError, Instance, Platform
@@ -10,6 +9,7 @@ from instances.planning.chains import simulation
 from instances.random_graphs import regal_style
 from mtpp_models import MODELS, BuiltModel, Formulation, SolveOptions, build, build_replication, explain_infeasible
 from mtpp_models.exchange.files import builders
+from mtpp_models.solvers.modeling import pyo
 
 
 def restricted() -> BuiltModel:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pyomo.environ as pyo
 import pytest
 from fixed_models import fixed_objective
 from hypothesis import assume, given, settings
@@ -23,6 +22,7 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.random_graphs import regal_style
 from mtpp_models import MODELS, Case, Formulation, ScaledInstance, SolveOptions, simple, solve
 from mtpp_models.simple import one_block, work_bound
+from mtpp_models.solvers.modeling import pyo
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import itertools
 import math
 
 import numpy as np
-import pyomo.environ as pyo
 import pytest
 from brute_force import modelled_optimum
 from fixed_models import fixed_objective
@@ -21,6 +20,7 @@ from mtpp_models import MODELS, ScaledInstance, SolveOptions, simple, solve
 from mtpp_models.formulations.formulation import Case, block_ranks
 from mtpp_models.registry import find_model
 from mtpp_models.simple import one_block, work_bound
+from mtpp_models.solvers.modeling import pyo
 
 TIGHT = "guess-the-bottleneck-tight"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import highspy
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
 from brute_force import optimum
 from command_line import mtpp as run
@@ -31,6 +30,7 @@ from mtpp_models import (
     solve,
     write_model,
 )
+from mtpp_models.solvers.modeling import pyo
 
 CHAIN = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], work=[8, 1, 1, 2], output_bytes=[1, 1, 1, 0])
 FORMULATIONS = [name for name, model in MODELS.items() if isinstance(model, Formulation)]

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-import pyomo.environ as pyo
 import pytest
 from brute_force import best_partition
 from brute_force import modelled_optimum as optimum
@@ -28,6 +27,7 @@ from mtpp_models.formulations.strengthening import ablation
 from mtpp_models.formulations.superblocks import EXACT, coarse, merged
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
+from mtpp_models.solvers.modeling import pyo
 
 NAMES = ablation("exact")[1:]
 FACTORS = st.sampled_from([1.0, 1.0, 1.0, 1.05, 1.3, 2.0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyomo.environ as pyo
 import pytest
 from brute_force import modelled_optimum as optimum
 from hypothesis import assume, given, settings
@@ -18,6 +17,7 @@ from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.superblocks import coarse, equal_sizes, merged
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
+from mtpp_models.solvers.modeling import pyo
 
 
 def of_sizes(sizes: list[int]) -> Formulation:

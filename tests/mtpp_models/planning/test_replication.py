@@ -11,7 +11,6 @@ from pathlib import Path
 
 import highspy
 import numpy as np
-import pyomo.environ as pyo
 import pytest
 from planning_oracles import all_plans, random_instance
 
@@ -25,6 +24,7 @@ from mtpp_models import SolveOptions, build_replication, read_plan, write_model
 from mtpp_models.planning.bounds import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
 from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.planning.solve import solve_replication
+from mtpp_models.solvers.modeling import pyo
 
 EXACT = pytest.approx
 PROOF = 1e-6

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import highspy
-import pyomo.environ as pyo
 import pytest
 
 from instances import InputError, Instance, Platform
@@ -15,6 +14,7 @@ from mtpp_models import MODELS, ScaledInstance, SolveOptions, solve
 from mtpp_models.simple import one_block
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls
+from mtpp_models.solvers.modeling import pyo
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import mtpp
-from pyomo.common import Executable
 
 from heuristics import HEURISTICS
 from instances import FalseCertificateError, InputError, Instance, Partition, Platform, save_graph
@@ -91,6 +90,8 @@ Fake = Callable[[str], None]
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     """Puts a program called cbc in front of all others."""
+    from pyomo.common import Executable
+
     programs = tmp_path / "programs"
     programs.mkdir()
 

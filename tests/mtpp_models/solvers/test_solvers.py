@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyomo.environ as pyo
 import pytest
 
 import mtpp_models
@@ -23,6 +22,7 @@ from instances.readers import load_graph
 from mtpp_models import MODELS, ScaledInstance, SolveOptions, available_solvers, solve
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, SolverOutcome, Termination
+from mtpp_models.solvers.modeling import pyo
 from mtpp_models.solvers.pyomo_solvers import ScipWithoutGil
 from mtpp_models.solvers.registry import SOLVERS, Solver
 
