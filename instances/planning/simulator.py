@@ -61,6 +61,8 @@ class _Run(NamedTuple):
     tail: IntArray
     rows: IntArray  # (2 S - 2,): of transfers, sorted by channel
     begin: IntArray  # (C + 1,): where the rows of a channel begin
+    waiting: IntArray  # (C,): microbatches that wait for a channel
+    used: IntArray  # (1,): machines up to the last that has worked; the others are idle
     place: IntArray  # (G,): passes that each group has started
     counts: IntArray  # (3, S): the same of each stage, as in `Log.start`
     complete: IntArray  # (S,): microbatches whose backward pass has ended
@@ -127,7 +129,7 @@ def _run(flows: Flows, orders: Orders, M: int, log: Log, limit: float, going: _R
         now = np.inf
         for g in range(len(going.group_end)):
             now = min(now, going.group_end[g])
-        for k in range(len(going.end)):
+        for k in range(going.used[0]):
             now = min(now, going.end[k])
     return last if done == total else np.inf
 
@@ -158,6 +160,8 @@ def _begin(flows: Flows, S: int, G: int, M: int) -> _Run:
         tail=np.zeros(2 * S - 2, dtype=np.int64),
         rows=rows,
         begin=begin,
+        waiting=np.zeros(C, dtype=np.int64),
+        used=np.zeros(1, dtype=np.int64),
         place=np.zeros(G, dtype=np.int64),
         counts=np.zeros((3, S), dtype=np.int64),
         complete=np.zeros(S, dtype=np.int64),
@@ -206,6 +210,7 @@ def _start(machine: int, row: int, microbatch: int, now: float, flows: Flows, go
     going.row[machine], going.microbatch[machine] = row, microbatch
     going.remaining[machine], going.stamp[machine], going.speed[machine] = flows.alone[row], now, 1.0
     going.end[machine] = now + flows.alone[row]
+    going.used[0] = max(going.used[0], machine + 1)
 
 
 @compiled(allocates=False)
@@ -221,6 +226,7 @@ def _send(row: int, m: int, now: float, flows: Flows, going: _Run, log: Log) -> 
         at -= 1
     queue[row, at], ready[row, at] = m, now
     going.tail[row] += 1
+    going.waiting[flows.channel[row]] += 1
 
 
 @compiled(allocates=False)
@@ -236,7 +242,7 @@ def _arrive(row: int, m: int, S: int, going: _Run) -> None:
 def _end_transfers(now: float, S: int, going: _Run, log: Log) -> bool:
     """End the transfers and AllReduces that are due; return whether one of them used a port."""
     changed = False
-    for k in range(len(going.end)):
+    for k in range(going.used[0]):
         if going.end[k] <= now * (1.0 + INSTANT):
             going.end[k] = np.inf
             row, m = going.row[k], going.microbatch[k]
@@ -310,7 +316,7 @@ def _start_transfers(now: float, flows: Flows, going: _Run, log: Log) -> tuple[b
     """Start a transfer in each idle channel that can; return whether one takes no time, and whether one uses a port."""
     again, changed = False, False
     for c in range(flows.channels):
-        if going.end[c] < np.inf:
+        if going.waiting[c] == 0 or going.end[c] < np.inf:
             continue
         first, since = -1, np.inf
         for j in range(going.begin[c], going.begin[c + 1]):
@@ -320,6 +326,7 @@ def _start_transfers(now: float, flows: Flows, going: _Run, log: Log) -> tuple[b
         if first >= 0:
             m = going.queue[first, going.head[first]]
             going.head[first] += 1
+            going.waiting[c] -= 1
             _start(c, first, m, now, flows, going)
             log.transfer_start[first, m] = now
             changed = changed or going.shares[first]
@@ -331,7 +338,7 @@ def _start_transfers(now: float, flows: Flows, going: _Run, log: Log) -> tuple[b
 def _share_ports(now: float, flows: Flows, going: _Run, room: FloatArray) -> None:
     """Set the speeds of all operations that use ports, and when these end at their speeds."""
     count = 0
-    for k in range(len(going.end)):
+    for k in range(going.used[0]):
         if going.end[k] < np.inf and going.shares[going.row[k]]:
             going.active[count] = k
             count += 1

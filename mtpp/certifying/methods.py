@@ -204,11 +204,11 @@ def _grid_methods(runtime: str | None, top: int, provenance: Mapping[str, Any]) 
 
     def search(start: GridResult, controls: Controls) -> GridResult:
         question, watch = start.instance, Stopwatch()
-        plans = plan_in_grid(question, Limits(controls.deadline), runtime, _telling(controls))
+        plans = plan_in_grid(question, Limits(controls.deadline), runtime, _telling(controls), top)
         seconds = watch.seconds(search=watch.passed)
         best = GridResult("grid", question, plans.best, seconds=seconds, provenance=provenance)
         uniform = [] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]
-        others = [GridResult(OTHER, question, plan) for plan in plans.of_other_degrees(top)]
+        others = [GridResult(OTHER, question, plan) for plan in plans.of_other_degrees()]
         return combine(best, *uniform, *others)
 
     return _bounds_behind(Method("search", search, 0.5, timeless=True, exact=True), grid_bounds)

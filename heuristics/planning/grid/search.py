@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, cycle, pairwise, permutations, product
+from operator import itemgetter
 
 import numpy as np
 
 from heuristics.method import Limits
-from heuristics.planning.grid.uniform import Sketch, built, expressible, regular_cuts, uniform_sketches
+from heuristics.planning.grid.uniform import Sketch, built, expressible, least_step, regular_cuts, uniform_sketches
 from instances.deadline import CLOCK, Deadline
 from instances.errors import InputError, NothingFitsError
 from instances.graph.display import figures
@@ -223,8 +224,8 @@ _UNIFORM = 50
 _PASSES, _FEWEST, _MOST = 2_000_000, 8, 300
 #: Plans that are changed, changes of each, and cuts of those that are.
 _STARTS, _MOVES, _CHANGED = 4, 250, 1000
-#: Part of the time in which uniform plans are listed; seconds to find a first plan that is not uniform, at least.
-_LISTED, _AT_LEAST = 0.3, 10.0
+#: Seconds to find a first plan, at least.
+_AT_LEAST = 10.0
 #: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more powers of 2, and
 #: three times those.
 _FEWER, _FEW, _ODD = 0.8, 8, (1, 3)
@@ -245,6 +246,7 @@ class GridSearch:
     best: GridPlan | None = None
     uniform: GridPlan | None = None  # the best of the uniform plans
     runtime: str | None = None  # that has to run the plan
+    shown: int = 1  # plans of different degrees
     limit: float = np.inf  # time that plans must be below, of those of other servers [s]
     tell: Callable[[str, float], None] | None = None
     #: Best plan of each setting, degrees of groups, and number of stages.
@@ -254,6 +256,7 @@ class GridSearch:
     #: Where in `_PARTS` the memory of plans of a shape begins to suffice, but for one.
     _parts: dict[tuple[Setting, tuple[int, ...], int], int] = field(default_factory=dict)
     _fittings: dict[Setting, Fitting] = field(default_factory=dict)
+    _useful: float = np.inf  # time from which on a plan is neither changed nor shown [s]
     #: Without a plan the search may go on for the time of bounds, which need one.
     _last: Deadline = field(init=False)
 
@@ -270,29 +273,54 @@ class GridSearch:
         """Whether the time of the search is up."""
         return self.until.passed
 
-    def offer(self, sketch: Sketch) -> float:
-        """Check and simulate a plan; return its time, infinite if it is infeasible [s]."""
-        time = min(map(self._time, expressible(self.question, sketch, self.runtime)), default=np.inf)
+    def offer(self, sketch: Sketch, ceiling: float = 0.0) -> float:
+        """Check and simulate a plan; return its time, infinite if it is infeasible [s].
+
+        From `ceiling` on, and that of the search, the time of a plan of no use is a lower bound, and not simulated.
+        """
+        ceiling = max(ceiling, self.ceiling, self._useful)
+        time = min(
+            (self._time(way, ceiling) for way in expressible(self.question, sketch, self.runtime)), default=np.inf
+        )
         place = (sketch.setting, sketch.tensor, len(sketch.cuts))
-        if time < self.met.get(place, (np.inf,))[0]:
+        if time < min(ceiling, self.met.get(place, (np.inf,))[0]):
             self.met[place] = time, sketch
+            self._useful = self._least_of_no_use()
         return time
 
-    def _time(self, sketch: Sketch) -> float:
-        """Time of a plan, infinite if it does not fit [s]; the best plan is kept."""
+    def _least_of_no_use(self) -> float:
+        """Time from which on a plan is neither changed nor shown beside the best [s]."""
+        of_degrees: dict[tuple[Setting, tuple[int, ...]], float] = {}
+        for (setting, tensor, _), (time, _) in self.met.items():
+            of_degrees[setting, tensor] = min(time, of_degrees.get((setting, tensor), np.inf))
+        ranked = ([time for time, _ in self.met.values()], _STARTS), (of_degrees.values(), self.shown)
+        return max(np.inf if len(times) < number else sorted(times)[number - 1] for times, number in ranked)
+
+    def _time(self, sketch: Sketch, ceiling: float) -> float:
+        """Time of a plan, infinite if it does not fit, a bound from `ceiling` on [s]; the best plan is kept."""
         key = sketch.setting, sketch.cuts, sketch.tensor, sketch.modes
         if self.times.get(key, -np.inf) < self.ceiling:
-            plan = self._plan(sketch)
+            time, plan = self._plan(sketch, ceiling)
             if plan is None:
-                return np.inf
-            self.times[key] = plan.time
-            if plan.time < self.ceiling:
+                return time
+            self.times[key] = time
+            if time < self.ceiling:
                 self.best = plan
         return self.times[key]
 
-    def _plan(self, sketch: Sketch) -> GridPlan | None:
-        """The plan in the fastest of the `PLACINGS` that the runtime has; None if it does not fit."""
-        return min(built(self.question, sketch, self.runtime), key=lambda plan: plan.time, default=None)
+    def _plan(self, sketch: Sketch, ceiling: float = np.inf) -> tuple[float, GridPlan | None]:
+        """The plan in the fastest of the `PLACINGS` that the runtime has, and its time [s].
+
+        None with a lower bound if that is `ceiling` or more, infinite if it does not fit.
+        """
+        fastest, time = None, np.inf
+        plans = [(least_step(plan), plan) for plan in built(self.question, sketch, self.runtime)]
+        for least, plan in sorted(plans, key=itemgetter(0)):
+            if least >= ceiling and fastest is None:
+                return least, None
+            if least < time and plan.time < time:
+                fastest, time = plan, plan.time
+        return time, fastest
 
     def offer_stages(
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
@@ -309,7 +337,7 @@ class GridSearch:
             least = fitting.least(cuts, tensor, modes)
             if least >= (self.ceiling if ceiling is None else ceiling):
                 break
-            time = self.offer(Sketch(least, setting, cuts, tensor, modes))
+            time = self.offer(Sketch(least, setting, cuts, tensor, modes), ceiling or 0.0)
             if time < np.inf:
                 self._parts[shape] = max(0, _PARTS.index(part) - 1) if part in _PARTS else 0
                 return time
@@ -324,15 +352,14 @@ class GridSearch:
         """Time below which new plans must be; infinite before the first plan [s]."""
         return min(self.limit, np.inf if self.best is None else self.best.time)
 
-    def of_other_degrees(self, most: int) -> list[GridPlan]:
-        """The best plan for each other combination of degrees, ZeRO stage and microbatch size."""
+    def of_other_degrees(self) -> list[GridPlan]:
+        """The best plans of other combinations of degrees, ZeRO stage and microbatch size, `shown` with the best."""
         plans: list[GridPlan] = []
         seen = set[object]() if self.best is None else {_degrees(self.best)}
         for _, sketch in sorted(self.met.values(), key=lambda pair: pair[0]):
-            if len(plans) >= most:
+            if len(plans) >= self.shown - 1:
                 break
-            made = map(self._plan, expressible(self.question, sketch, self.runtime))
-            plan = min((plan for plan in made if plan is not None), key=lambda plan: plan.time, default=None)
+            plan = next((self._plan(way)[1] for way in expressible(self.question, sketch, self.runtime)), None)
             if plan is not None and _degrees(plan) not in seen:
                 seen.add(_degrees(plan))
                 plans.append(plan)
@@ -349,9 +376,13 @@ def _degrees(plan: GridPlan) -> tuple[object, ...]:
 
 
 def plan_in_grid(
-    question: GridInstance, limits: Limits, runtime: str | None = None, tell: Callable[[str, float], None] | None = None
+    question: GridInstance,
+    limits: Limits,
+    runtime: str | None = None,
+    tell: Callable[[str, float], None] | None = None,
+    top: int = 0,
 ) -> GridSearch:
-    """Find a plan that `runtime` can run; any plan if no runtime is given.
+    """Find a plan that `runtime` can run, and `top` of other degrees; any plan if no runtime is given.
 
     Raises
     ------
@@ -360,7 +391,7 @@ def plan_in_grid(
     InputError
         If no degrees are possible.
     """
-    search = GridSearch(question, limits.deadline, runtime=runtime, tell=tell)
+    search = GridSearch(question, limits.deadline, runtime=runtime, shown=top + 1, tell=tell)
     settings = list(_settings(question, runtime))
     _uniform(search, settings)
     if search.best is not None:
@@ -419,32 +450,25 @@ def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]
 
 def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
     """Try uniform plans, then interleaved ones that need recomputation."""
-    question = search.question
-    coming = _in_turns([uniform_sketches(question, arrays, setting) for setting, arrays in settings])
-    sketches = _listed(coming, search.deadline.share(_LISTED))
-    fitting = 0
-    for sketch in (sketch for sketch in sketches if sketch.modes):
-        if fitting >= _UNIFORM or search.over:
-            break
-        if search.fitting(sketch.setting).least(sketch.cuts, sketch.tensor, sketch.modes) < search.limit:
+    question, fitting = search.question, 0
+    sketches, uniform, in_turns = uniform_sketches(question, settings), list[Sketch](), list[Sketch]()
+    while fitting < _UNIFORM and not search.over and (sketch := next(sketches, None)) is not None:
+        (uniform if sketch.modes else in_turns).append(sketch)
+        if (
+            sketch.modes
+            and search.fitting(sketch.setting).least(sketch.cuts, sketch.tensor, sketch.modes) < search.limit
+        ):
             search.offer(sketch)
             fitting += search.best is not None
-    for sketch in [sketch for sketch in sketches if sketch.modes][:_UNIFORM]:
+    for sketch in uniform[:_UNIFORM]:
         for cuts in regular_cuts(question.chain(sketch.setting.micro_batch), len(sketch.cuts) - 1):
             least = search.fitting(sketch.setting).least(cuts, sketch.tensor, sketch.modes)
             if least < search.ceiling and cuts != sketch.cuts and not search.over:
                 search.offer(replace(sketch, cuts=cuts))
-    for sketch in coming:  # those that were not listed in time
-        if search.best is not None or search.over:
-            break
-        if sketch.modes:
-            search.offer(sketch)
-        else:
-            search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor)
     search.uniform = search.best
     search.say("uniform plans")
     fitting = 0
-    for sketch in (sketch for sketch in sketches if not sketch.modes):
+    for sketch in (sketch for part in (in_turns, sketches) for sketch in part if not sketch.modes):
         if fitting == _UNIFORM or sketch.estimate >= search.ceiling or search.over:
             break
         time = search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor)
@@ -454,27 +478,6 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
                 if cuts != sketch.cuts and not search.over:
                     search.offer_stages(sketch.setting, cuts, sketch.tensor)
     search.say("plans in turns")
-
-
-def _listed(coming: Iterator[Sketch], deadline: Deadline) -> list[Sketch]:
-    """Sketches generated until the deadline, at least one, sorted by estimated time."""
-    sketches = []
-    for sketch in coming:
-        sketches.append(sketch)
-        if deadline.passed:
-            break
-    return sorted(sketches, key=lambda sketch: sketch.estimate)
-
-
-def _in_turns(many: list[Iterator[Sketch]]) -> Iterator[Sketch]:
-    """The first item of each list, then the second items, and so on."""
-    waiting = deque(many)
-    while waiting:
-        sketches = waiting.popleft()
-        sketch = next(sketches, None)
-        if sketch is not None:
-            waiting.append(sketches)
-            yield sketch
 
 
 def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Setting, GridArrays]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import heappop, heappush
 from itertools import pairwise, product
 
 import numpy as np
@@ -58,6 +59,27 @@ def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) ->
             continue
         plans.append(plan)
     return plans
+
+
+def least_step(plan: GridPlan) -> float:
+    """Lower bound on the time of a plan: all passes of a group, and what others run before and after them [s].
+
+    In turns also as `mtpp_models.planning.grid` has it: a microbatch passes all stages, and between its last passes in
+    a group are most of the other passes there.
+    """
+    S, v, M = plan.groups, plan.turns, plan.microbatches
+    forward, backward, sent, after = plan.forward_time, plan.backward_time, plan.transfer_time, plan.after_time
+    both = (forward + backward).reshape(v, S).sum(axis=0)
+    there, back = (np.cumsum(times[: S - 1] + sent[: S - 1]) for times in (forward, backward))
+    through = M * both + np.append(0.0, there)
+    least = max((through + after[:S]).max(), (through + np.append(0.0, back)).max() + after[0])
+    if v > 1:
+        first = np.minimum(S, 2 * (S - np.arange(S)) - 1)
+        turn = (S - first) * forward[-S:] + (S - 1) * backward[-S:]
+        holds = (first < S) | (M == S)
+        whole = both.sum() + 2 * sent.sum() + after[0]
+        least = max(least, whole + ((M - S) * both + turn)[holds].max())
+    return float(least)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -130,33 +152,81 @@ class _Sums:
         self.output = max(layer.output_bytes for layer in layers)
 
 
-def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Setting) -> Iterator[Sketch]:
-    """Uniform plans of a setting for all tensor degrees, numbers of groups, and stages a group (turns) that may fit.
+def uniform_sketches(question: GridInstance, settings: Sequence[tuple[Setting, GridArrays]]) -> Iterator[Sketch]:
+    """Uniform plans that may fit, of all tensor degrees and numbers of groups and turns, the least estimate first.
 
-    Interleaved plans that do not fit without recomputation come once, without modes of recomputation.
+    Interleaved plans that do not fit without recomputation come once, without modes of recomputation. A plan is
+    estimated once its bound is below the estimates of all plans that are still to come.
     """
-    chain, fixed = question.chain(setting.micro_batch), question.fixed
+    if not settings:
+        return
+    shapes = [_shapes(question, arrays, setting) for setting, arrays in settings]
+    which = np.concatenate([np.full(len(rows), i) for i, rows in enumerate(shapes)])
+    place = np.concatenate([np.arange(len(rows)) for rows in shapes])
+    rows, ready = np.concatenate(shapes), list[tuple[float, int, int, Sketch]]()
+    for n in np.lexsort((which, place, rows[:, 0])).tolist():
+        while ready and ready[0][0] <= rows[n, 0]:
+            yield heappop(ready)[-1]
+        sketch = _sketch(question, settings[which[n]][0], *rows[n, 1:].astype(int).tolist())
+        if sketch is not None:
+            heappush(ready, (sketch.estimate, int(place[n]), int(which[n]), sketch))
+    yield from (sketch for *_, sketch in sorted(ready, key=lambda item: item[:3]))
+
+
+def _shapes(question: GridInstance, arrays: GridArrays, setting: Setting) -> FloatArray:
+    """(n, 5) lower bound on the estimate [s], turns, tensor degree, groups, and index of a mode of uniform plans."""
+    chain, fixed, servers = question.chain(setting.micro_batch), question.fixed, question.servers
+    D, M = setting.pipelines * setting.context, question.global_batch // (setting.pipelines * setting.micro_batch)
+    modes, degrees = np.arange(len(question.modes)), arrays.degrees
+    tables = [[_sums(chain, (t, setting.context, setting.expert), mode) for mode in question.modes] for t in degrees]
+    turns, groups = _turns_and_groups(question.layers)
+    allowed = (turns == 1) | ((groups > 1) & (M % groups == 0))
+    for wanted, values in ((fixed.pp, groups), (fixed.v, turns)):
+        allowed &= (wanted is None) | (values == wanted)
+    n, t, mode = (
+        axis.ravel() for axis in np.meshgrid(np.flatnonzero(allowed), np.arange(len(degrees)), modes, indexing="ij")
+    )
+    v, S = turns[n], groups[n]
+    of = np.array(
+        [
+            [(sums.times[-1], sums.stored[-1], sums.numbers[-1], sums.output, sums.applies) for sums in row]
+            for row in tables
+        ]
+    )
+    times, stored, numbers, output, applies = np.moveaxis(of, 2, 0)[:, t, mode]
+    fits = applies.astype(bool) & (
+        stored + numbers * sum(question.state_bytes.kept(setting.zero, D)) <= 1.001 * S * question.memory
+    )
+    after = question.state_bytes.summed(setting.zero) * (D - 1) / D / servers.rate(inside=True)
+    after += question.update_time / (D if setting.zero else 1)
+    passing = times * (1 - 1 / S) / v + 2 * (S * v - 1) * output / servers.rate(inside=True)
+    least = ((M * times + numbers * after) / S + passing) * (1 - 1e-9)
+    rows = np.column_stack((least, v, degrees[t], S, mode))
+    return rows[(S * degrees[t] * D <= servers.devices) & (fits | ((v > 1) & (mode == 0)))]
+
+
+@lru_cache(maxsize=64)
+def _turns_and_groups(layers: int) -> tuple[IntArray, IntArray]:
+    """Turns and groups of all shapes of plans with at most `layers` stages."""
+    pairs = [(v, S) for v in range(1, layers + 1) for S in range(1, layers // v + 1)]
+    turns, groups = np.array(pairs).T
+    return turns, groups
+
+
+def _sketch(question: GridInstance, setting: Setting, v: int, t: int, S: int, mode: int) -> Sketch | None:
+    """The uniform plan of this shape; None if it cannot fit."""
+    chain, degrees = question.chain(setting.micro_batch), (t, setting.context, setting.expert)
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
-    D = setting.pipelines * setting.context
-    bytes_each = sum(question.state_bytes.kept(setting.zero, D))
-    limits = {t: min(question.servers.devices // (D * t), question.layers) for t in arrays.degrees.tolist()}
-    tables_of = {
-        t: [_sums(chain, (t, setting.context, setting.expert), mode) for mode in question.modes] for t in limits
-    }
-    for v, t in product(range(1, question.layers + 1), limits):
-        tables = tables_of[t]
-        for S in range(1 if v == 1 else 2, min(limits[t], question.layers // v) + 1):
-            if fixed.pp not in (None, S) or fixed.v not in (None, v) or (v > 1 and M % S):
-                continue
-            cuts = even_cuts(chain, S * v)
-            if cuts is None:
-                continue
-            places = np.array(cuts)
-            for sums in tables:
-                fits = sums.applies and _may_fit(sums, places, v, M, question.memory, bytes_each)
-                if fits or (v > 1 and sums is tables[0]):
-                    estimate = _estimate(sums, places, t, S, v, M, question, setting)
-                    yield Sketch(estimate, setting, cuts, (t,) * S, sums.modes if fits else ())
+    cuts = even_cuts(chain, S * v)
+    if cuts is None:
+        return None
+    sums, places = _sums(chain, degrees, question.modes[mode]), np.array(cuts)
+    bytes_each = sum(question.state_bytes.kept(setting.zero, setting.pipelines * setting.context))
+    fits = sums.applies and _may_fit(sums, places, v, M, question.memory, bytes_each)
+    if not fits and (v == 1 or mode > 0):
+        return None
+    estimate = _estimate(sums, places, t, S, v, M, question, setting)
+    return Sketch(estimate, setting, cuts, (t,) * S, sums.modes if fits else ())
 
 
 @lru_cache(maxsize=1 << 10)

@@ -102,6 +102,16 @@ def first_recomputed(chain: ConfiguredChain, cuts: Sequence[int], count: int) ->
     return tuple(modes)
 
 
+@lru_cache(maxsize=256)
+def _channels(groups: int, stages: int, full_duplex: bool) -> tuple[IntArray, int]:
+    """Channel of each transfer to the next stage, then of those back, and how many channels there are."""
+    machines: dict[tuple[int, int], int] = {}
+    there = [(n % groups, (n + 1) % groups) for n in range(stages - 1)]
+    back = [(target, source) for source, target in there]
+    pairs = there + back if full_duplex else [(min(pair), max(pair)) for pair in there + back]
+    return np.array([machines.setdefault(pair, len(machines)) for pair in pairs], dtype=np.int64), len(machines)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class GridPlan(Displayed):
     """Answer to a `GridInstance`: degrees of parallelism, the stages, and what each layer recomputes.
@@ -260,12 +270,15 @@ class GridPlan(Displayed):
     @cached_property
     def transfer_time(self) -> FloatArray:
         """(S v - 1,) time to send a microbatch to the next stage, and as long back [s]."""
-        times, layers = np.zeros(self.stages - 1), self.chain.layers
+        times, layers, S = np.zeros(self.stages - 1), self.chain.layers, self.groups
+        alike: dict[tuple[str, str, int], float] = {}
         for n, cut in enumerate(self.cuts[1:-1]):
-            source, target = n % self.groups, (n + 1) % self.groups
-            received = layers[cut - 1].modes((self.tensor[target], self.context, self.expert))[0]
-            sent = max(self.layers[cut - 1].output_bytes, received.output_bytes)
-            times[n] = self.instance.servers.transfer(sent, inside=self._beside(source, target))
+            key = layers[cut - 1].kind, self.modes[cut - 1], n % S
+            if key not in alike:
+                received = layers[cut - 1].modes((self.tensor[(n + 1) % S], self.context, self.expert))[0]
+                sent = max(self.layers[cut - 1].output_bytes, received.output_bytes)
+                alike[key] = self.instance.servers.transfer(sent, inside=self._beside(n % S, (n + 1) % S))
+            times[n] = alike[key]
         return times
 
     @cached_property
@@ -275,15 +288,16 @@ class GridPlan(Displayed):
         In it replicas add up the gradients of all stages of the group, and parameters are updated.
         """
         question, sizes, times = self.instance, self.instance.state_bytes, np.zeros((self.turns, self.groups))
-        for g in range(self.groups):
-            each = [
+        each = [
+            [
                 sizes.summed(self.zero) * (shards - 1) / shards / rate
                 + question.update_time / (shards if self.zero else 1)
                 for shards, rate in zip(self.shards(g), self._rates[g], strict=True)
             ]
-            for n in range(g, self.stages, self.groups):
-                times[0, g] += float(self.parameters[0, n]) * each[0]
-                times[0, g] += float(self.parameters[1, n]) * each[1]
+            for g in range(self.groups)
+        ]
+        numbers = self.parameters.reshape(2, self.turns, self.groups).swapaxes(0, 1)
+        times[0] = (numbers * np.transpose(each)).reshape(-1, self.groups).sum(axis=0)
         if self.stages > 1:
             copies = question.servers.transfer(self._tied * sizes.gradients, inside=self._beside(0, -1))
             times[0, [0, -1]] += copies
@@ -314,22 +328,15 @@ class GridPlan(Displayed):
     @property
     def flows(self) -> Flows:
         """Operations of one pipeline as the simulator takes them; gradient exchange and updates share no link."""
-        S, C, half = self.groups, self.stages, not self.instance.full_duplex
-        machines: dict[tuple[int, int], int] = {}
-        channel = np.zeros(2 * C - 2, dtype=np.int64)
-        for row in range(2 * C - 2):
-            n = row if row < C - 1 else row - C + 1
-            ends = (n % S, (n + 1) % S) if row < C - 1 else ((n + 1) % S, n % S)
-            pair = (min(ends), max(ends)) if half else ends
-            channel[row] = machines.setdefault(pair, len(machines))
-        unsplit = np.zeros(C)
+        C, unsplit = self.stages, np.zeros(self.stages)
+        channel, channels = _channels(self.groups, C, self.instance.full_duplex)
         return Flows(
             passes=np.stack((self.forward_time, self.backward_time, unsplit, unsplit)),
             alone=np.concatenate((self.transfer_time, self.transfer_time, self.after_time)),
             speed_load=np.zeros((3 * C - 2, 0)),
-            group=np.arange(C) % S,
-            channel=channel,
-            channels=len(machines),
+            group=np.arange(C) % self.groups,
+            channel=channel.copy(),
+            channels=channels,
         )
 
     @cached_property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
+from itertools import islice, product
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import mtpp
 from heuristics.method import Limits
 from heuristics.planning.grid import plan_in_grid
 from heuristics.planning.grid.search import dealt, exchanged, moves_of
-from heuristics.planning.grid.uniform import built, uniform_sketches
+from heuristics.planning.grid.uniform import _sketch, built, least_step, uniform_sketches
 from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
@@ -22,7 +24,14 @@ from instances.planning.grid.recomputation import GridArrays, _shares, chosen_mo
 from mtpp.certifying.methods import certify_grid
 from mtpp.questions.planning import TrainWords
 from mtpp_models.planning.grid import grid_bounds, turns_bound
-from tests.helpers.grid_cases import all_plans, equal_question, random_question, with_ends
+from tests.helpers.grid_cases import (
+    all_plans,
+    equal_question,
+    of_three_groups,
+    plans_in_turns,
+    random_question,
+    with_ends,
+)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +103,39 @@ def test_bug_tied_numbers_were_summed_at_the_degree_of_one_end() -> None:
     assert grid_bounds(plans[1], Limits().deadline)[0].value <= plans[0].time
 
 
+def test_uniform_plans_come_by_their_estimates_and_none_is_left_out() -> None:
+    rng = np.random.default_rng(3)
+    for draw in (random_question, with_ends, of_three_groups):
+        for question in (draw(rng) for _ in range(8)):
+            settings = settings_of(question)
+            sketches = list(uniform_sketches(question, settings))
+            estimates = [sketch.estimate for sketch in sketches]
+            assert estimates == sorted(estimates)
+            L, modes = question.layers, range(len(question.modes))
+            every = [
+                _sketch(question, setting, v, t, S, mode)
+                for setting, arrays in settings
+                for v, t, S, mode in product(range(1, L + 1), arrays.degrees.tolist(), range(1, L + 1), modes)
+                if S * v <= L and setting.pipelines * t * S <= question.servers.devices
+                if v == 1 or (S > 1 and question.global_batch // setting.pipelines % S == 0)
+            ]
+            assert Counter(sketches) == Counter(filter(None, every))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bound_of_a_plan_is_no_more_than_its_time(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    question = random_question(rng)
+    for plans in (all_plans(question), plans_in_turns(with_ends(rng)), plans_in_turns(of_three_groups(rng))):
+        for plan in islice(plans, 0, 4000, 10):
+            assert least_step(plan) <= plan.time * (1 + 1e-12)
+
+
 def test_the_plan_is_no_slower_than_any_uniform_plan() -> None:
     rng = np.random.default_rng(7)
     for _ in range(25):
         question = random_question(rng)
-        sketches = [
-            one for setting, arrays in settings_of(question) for one in uniform_sketches(question, arrays, setting)
-        ]
+        sketches = list(uniform_sketches(question, settings_of(question)))
         times = [plan.time for sketch in sketches for plan in built(question, sketch)]
         if times:
             assert plan_in_grid(question, Limits()).ceiling <= min(times)
