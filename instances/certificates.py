@@ -146,9 +146,13 @@ class Envelope:
     claims: tuple[Claim, ...]  # one for each bound
     question_hash: str  # as the file states it
 
-    #: Words for the answer and its cost.
+    #: Word for the answer.
     answer_name: ClassVar[str]
-    cost_name: ClassVar[str]
+
+    @property
+    def cost_name(self) -> str:
+        """Word for the cost of the answer."""
+        raise NotImplementedError
 
     @property
     def true_hash(self) -> str:

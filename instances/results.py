@@ -102,8 +102,9 @@ class Question(Protocol):
 class Answer(Protocol):
     """Interface of all answers, such as `Partition`."""
 
-    #: Word for the cost.
-    cost_name: ClassVar[str]
+    @property
+    def cost_name(self) -> str:
+        """Word for the cost."""
 
     @property
     def instance(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -190,7 +190,10 @@ class Deployment(Displayed):
     instance: DeploymentInstance
     sites: tuple[tuple[Site, int], ...]
 
-    cost_name: ClassVar[str] = "time a token"
+    @property
+    def cost_name(self) -> str:
+        """Word for the cost."""
+        return self.instance.cost_name
 
     @cached_property
     def chains(self) -> tuple[tuple[ServedChain, int], ...]:

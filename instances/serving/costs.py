@@ -30,9 +30,10 @@ fitted on half of the rows of TensorRT-LLM's published measurements (docs/servin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -124,32 +125,28 @@ class StageCosts:
     def _priced(self, b: int) -> StageTables:
         question, order, ceiling = self.question, self.question.model.order, self.question.ceiling
         rows = []
-        prompts = np.diff(self.prompts)
-        for s, (lines_of_degrees, heads) in enumerate(zip(self._lines, self._heads, strict=True)):
+        for lines_of_degrees, prompts, heads in zip(self._lines, self._prompts, self._heads, strict=True):
             of_servers = []
-            for d, (lines, head) in enumerate(zip(lines_of_degrees, heads, strict=True)):
-                if question.prefill == "prompts":
-                    each = [b * time for time in prompts[s, d].tolist()]
-                else:
-                    each = np.array([line.at(b) for line in lines], dtype=object)[order].tolist()
-                each[-1] += head.at(b)
-                times = np.array([min(time, ceiling) for time in each], dtype=np.int64)
-                of_servers.append(np.concatenate(([0], np.cumsum(times))))
+            for lines, alone, head in zip(lines_of_degrees, prompts, heads, strict=True):
+                shapes = [b * t for t in alone] if question.prefill == "prompts" else [line.at(b) for line in lines]
+                each = np.array([min(time, ceiling) for time in shapes], dtype=np.int64)[order]
+                each[-1] = min(shapes[order[-1]] + head.at(b), ceiling)
+                of_servers.append(np.concatenate(([0], np.cumsum(each))))
             rows.append(of_servers)
-        constants = question.constants
-        visit = fine(Fraction(constants.visit)) + b * fine(Fraction(constants.sequence))
+        visit, *hops = (min((fixed + b * each) // FINE, ceiling) for fixed, each in self._visits)
+        return StageTables(np.array(rows, dtype=np.int64), visit, np.array(hops, dtype=np.int64).reshape(-1, 2))
+
+    @cached_property
+    def _visits(self) -> list[tuple[int, int]]:
+        """Time of a visit, fixed and for each sequence, then of a hop within and to servers of each type [10^-18 s]."""
+        question, constants = self.question, self.question.constants
         tokens = 1 + question.prompts_per_token * question.input
         if question.prefill == "prompts":
             tokens = Fraction(question.input)
-        moved = ACTIVATION_BYTES * question.model.hidden * tokens
-        hops = [
-            [
-                min((fine(Fraction(constants.latency)) + b * fine(moved / Fraction(rate))) // FINE, ceiling)
-                for rate in (servers.within, question.between)
-            ]
-            for servers in question.servers
-        ]
-        return StageTables(np.array(rows, dtype=np.int64), min(visit // FINE, ceiling), np.array(hops, dtype=np.int64))
+        moved, latency = ACTIVATION_BYTES * question.model.hidden * tokens, fine(Fraction(constants.latency))
+        rates = [rate for servers in question.servers for rate in (servers.within, question.between)]
+        visit = fine(Fraction(constants.visit)), fine(Fraction(constants.sequence))
+        return [visit, *((latency, fine(moved / Fraction(rate))) for rate in rates)]
 
     @cached_property
     def weights(self) -> IntArray:
@@ -211,8 +208,8 @@ class StageCosts:
         )
 
     @cached_property
-    def prompts(self) -> IntArray:
-        """(T, D, L + 1) times of a single prompt [10^-12 s], sums over the layers before each."""
+    def _prompts(self) -> list[list[list[int]]]:
+        """Time of a single prompt in each layer [10^-12 s]: by type of servers, tensor degree, then shape of layer."""
         question, rows = self.question, []
         for servers in question.servers:
             of_servers = []
@@ -220,17 +217,33 @@ class StageCosts:
                 each = [fine(_alone(question, servers, t, shape)) // FINE for shape in question.model.shapes]
                 if max(each) > question.ceiling:
                     raise InputError(f"a layer takes hours for a prompt on {servers.kind}; give shorter ones.")
-                of_servers.append(
-                    np.concatenate(([0], np.cumsum(np.array(each, dtype=np.int64)[question.model.order])))
-                )
+                of_servers.append(each)
             rows.append(of_servers)
-        return np.array(rows, dtype=np.int64)
+        return rows
+
+    @cached_property
+    def prompts(self) -> IntArray:
+        """(T, D, L + 1) times of a single prompt [10^-12 s], sums over the layers before each."""
+        each = np.array(self._prompts, dtype=np.int64)[:, :, self.question.model.order]
+        sums = np.zeros((*each.shape[:2], each.shape[2] + 1), dtype=np.int64)
+        np.cumsum(each, axis=2, out=sums[:, :, 1:])
+        return sums
+
+
+#: Fields of a question on which the costs of its stages do not depend.
+_FREE = ("uniform", "batch", "tpot", "ttft", "objective", "topology", "runtime")
 
 
 @lru_cache(maxsize=64)
 def costs_of(question: DeploymentInstance) -> StageCosts:
-    """Costs of the stages of a question."""
-    return StageCosts(question)
+    """Costs of the stages of a question, shared by those that differ in limits and objective alone."""
+    names = [field.name for field in fields(question) if field.name not in _FREE]
+    return _shared_costs(tuple((name, getattr(question, name)) for name in names))
+
+
+@lru_cache(maxsize=64)
+def _shared_costs(values: tuple[tuple[str, Any], ...]) -> StageCosts:
+    return StageCosts(DeploymentInstance(**dict(values)))
 
 
 def _above(size: Fraction) -> int:

@@ -43,6 +43,8 @@ DEGREES = (1, 2, 4, 8, 16, 32, 64)
 OBJECTIVES = ("throughput", "latency", "cost")
 TOPOLOGIES = ("chain", "replicas")
 RESERVES = ("full", "mean")
+#: Runtimes in which one batch at a time goes through all stages.
+ONE_BATCH = ("llama-cpp",)
 PREFILLS = ("mixed", "pools", "none", "prompts")
 _MOST_TOKENS, MOST_BATCH = 10**7, 65536
 _FEWEST_OF_POOLS = 2
@@ -258,7 +260,7 @@ class DeploymentInstance(QuestionRecord):
         """Largest time of a layer, visit or hop, to which longer ones are cut so that sums have 64 bits [10^-12 s]."""
         return 2**61 // self.model.layers
 
-    @property
+    @cached_property
     def longest_cycle(self) -> int:
         """Longest allowed time of a token, at most the ceiling [10^-12 s]."""
         longest = self.ceiling - 1
@@ -272,10 +274,12 @@ class DeploymentInstance(QuestionRecord):
     def most_batches(self, devices: Sequence[tuple[int, int]]) -> int:
         """Largest useful number of batches in flight; `devices` has (servers, devices of each) for each type.
 
-        A chain of p stages is as fast with p batches as with more.
+        A chain of p stages is as fast with p batches as with more. Some runtimes work at one alone.
         """
         stages = sum(count * size for count, size in devices)
-        return 1 if self.objective == "latency" else max(1, min(self.model.layers, stages))
+        if self.objective == "latency" or self.runtime in ONE_BATCH:
+            return 1
+        return max(1, min(self.model.layers, stages))
 
     def patience(self, cycle: int) -> int:
         """Longest allowed time of a prompt if a token takes `cycle`; negative if no time is allowed [10^-12 s]."""
@@ -302,6 +306,16 @@ class DeploymentInstance(QuestionRecord):
     def label(self) -> str:
         """Model and servers, as messages and tables show it."""
         return f"{self.model.name}, {','.join(servers.label for servers in self.servers)}"
+
+    @property
+    def cost_name(self) -> str:
+        """Word for the cost of an answer."""
+        return "price a token" if self.objective == "cost" else "time a token"
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of the cost of an answer: seconds, or that of the prices of servers."""
+        return "currency units" if self.objective == "cost" else "s"
 
     @property
     def question_facts(self) -> dict[str, str]:
@@ -386,7 +400,11 @@ class StatedDeployment(Envelope):
     answer: StatedAnswer
 
     answer_name: ClassVar[str] = "deployment"
-    cost_name: ClassVar[str] = "time a token"
+
+    @property
+    def cost_name(self) -> str:
+        """Word for the cost of the answer."""
+        return self.instance.cost_name
 
 
 def deployment_from_document(document: Value) -> StatedDeployment:

@@ -236,6 +236,9 @@ def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterat
     if bound is not None and bound.value > 0 and question.objective != "cost":
         uses = "use of the devices gives" if bound.method == "device-seconds" else "deployment of chains gives"
         yield f"No {uses} more than {figures(1 / bound.value, 'tokens/s')} ({_by(result)})."
+    if bound is not None and question.objective == "cost":
+        others = f"no deployment of chains gives them for less than {bound.value * 1e6:.4g} ({_by(result)})"
+        yield f"A million tokens cost {answer.price:.4g}; {others}."
     room = costs_of(question).room
     for pool, chain, count in answer.pools:
         times = chain.stage_times

@@ -209,7 +209,7 @@ def deploy(question: DeploymentInstance, words: ServeWords, files: Files, printi
     from mtpp.api.planning import deployment
 
     return printing.answer(
-        (question.label, "time a token"),
+        (question.label, question.cost_name),
         lambda live, _: deployment(question, words["time_limit"], live.show),
         files,
         lambda result: printing.rows([_deployment_row(result)]),
@@ -223,7 +223,7 @@ def _deploy_front(questions: Sequence[DeploymentInstance], words: ServeWords, fi
 
     instances: list[DeploymentInstance] = []
     with printing.answers(_front_row, instances, Files(out=files.out)) as answers:
-        with printing.working(questions[0].label, "time a token") as live:
+        with printing.working(questions[0].label, questions[0].cost_name) as live:
             results = deployment_front(questions, words["front"] or 1, words["time_limit"], live.show)
         instances += [result.instance for result in results]
         for result in results:

@@ -219,7 +219,11 @@ def read_deployment(document: Value) -> Result[Any, Any]:
 def cut_of_deployment(document: Value) -> tuple[Any, str | None]:
     """The deployment of a file, and its best bound in words."""
     result = read_deployment(document)
-    return result.answer, None if result.bound is None else f"at most {1 / result.bound.value:.6g} tokens/s"
+    if result.bound is None:
+        return result.answer, None
+    if result.instance.objective == "cost":
+        return result.answer, f"no deployment gives 1e6 tokens for less than {result.bound.value * 1e6:.4g}"
+    return result.answer, f"at most {1 / result.bound.value:.6g} tokens/s"
 
 
 def cut_of_certificate(document: Value) -> tuple[Partition, str | None]:

@@ -39,6 +39,8 @@ _Vector = tuple[int, ...]
 _Devices = tuple[tuple[int, int], ...]
 # From and to: batches in flight, sequences of a batch, cycles; and the degree of stages, 0 for any.
 _Box = tuple[int, int, int, int, int, int, int]
+# Runtimes whose stages work at the same batch, one after the other.
+_ONE_BATCH = ("llama-cpp",)
 _MOST_BOXES, _MOST_VECTORS = 20_000, 100_000
 
 
@@ -129,7 +131,8 @@ def _misshapen_chain(question: DeploymentInstance, chain: StatedChain, place: st
     if question.uniform and len({row[2] for row in chain.stages}) > 1:
         yield f"{place}.stages: their degrees differ"
     single = question.objective == "latency"
-    if not 1 <= chain.batch <= (1 if single else question.batch) or not 1 <= chain.batches <= (1 if single else 4096):
+    most = 1 if single or question.runtime in _ONE_BATCH else 4096
+    if not 1 <= chain.batch <= (1 if single else question.batch) or not 1 <= chain.batches <= most:
         yield f"{place}: {chain.batches} batches of {chain.batch} sequences are not allowed"
     if not len(chain.weight_bytes) == len(chain.cache_bytes) == len(chain.stages):
         yield f"{place}: weight_bytes and cache_bytes are not {len(chain.stages)} numbers"
@@ -452,7 +455,8 @@ def _longest(question: DeploymentInstance) -> int:
 def _uncovered(question: DeploymentInstance, devices: _Devices, boxes: list[_Box], clock: Clock) -> str | None:
     """Why boxes do not cover all batches; None if they do."""
     latency = question.objective == "latency"
-    batches = 1 if latency else max(1, min(question.model.layers, sum(count * size for count, size in devices)))
+    batches = max(1, min(question.model.layers, sum(count * size for count, size in devices)))
+    batches = 1 if latency or question.runtime in _ONE_BATCH else batches
     whole = (1, batches, 1, 1 if latency else question.batch, 0, _longest(question))
     degrees = question.degrees if question.uniform else (0,)
     for degree in degrees:

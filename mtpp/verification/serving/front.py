@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
 from operator import add
 from typing import Any, NamedTuple
 
@@ -195,27 +195,42 @@ def with_transfers(exact: ExactInstance, stages: list[LayerRange], kinds: list[i
 
 
 def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock) -> Iterator[LayerRange]:
-    """Yield all intervals that fit on kind t without caches, with their costs."""
+    """Yield all intervals that fit on kind t without caches, with their costs, by the first node, the shorter first."""
     graph, buffer = stated.instance.graph, stated.instance.activation_buffer
-    params = [Fraction(size) for size in graph.param_bytes.tolist()]
-    shared = [(Fraction(parameter.bytes), parameter.users) for parameter in graph.parameters]
+    params, needs = [Fraction(size) for size in graph.param_bytes.tolist()], stated.instance.needs.tolist()
+    shared = list[list[tuple[Fraction, int]]]([] for _ in params)  # by user: bytes, and the user before or -1
+    for parameter in graph.parameters:
+        for before, user in pairwise([-1, *sorted(set(parameter.users))]):
+            shared[user].append((Fraction(parameter.bytes), before))
+    tensors = [(producer, sorted(readers), size) for producer, readers, size in exact.tensors if not exact.is_rated]
+    touching = [[tensor for tensor in tensors if v == tensor[0] or v in tensor[1]] for v in range(exact.n)]
     memory = Fraction(stated.instance.machines.kinds[t].memory)
     for first in range(exact.n + 1):
         yield LayerRange(Fraction(0), Fraction(0), Fraction(0), memory, first, first)
-        for end in range(first + 1, exact.n + 1):
+        weights, work, moved = Fraction(0), 0, 0
+        activations = Fraction(0 if buffer is None else buffer)
+        for v in range(first, exact.n):
             clock.raise_if_late()
-            inside = range(first, end)
-            weights = sum(params[first:end], Fraction(0))
-            weights += sum(size for size, users in shared if any(v in inside for v in users))
-            activations = Fraction(max(stated.instance.needs[first:end]) if buffer is None else buffer)
+            weights += params[v] + sum(size for size, before in shared[v] if before < first)
+            activations = max(activations, Fraction(needs[v])) if buffer is None else activations
             if weights + activations > memory:
                 break  # longer ones hold no less
-            moved = 0
-            for producer, readers, size in exact.tensors if not exact.is_rated else ():
-                if any((v in inside) != (producer in inside) for v in readers):
-                    moved += size
-            cost = exact.cost(t, sum(exact.work[t][first:end]), moved)
-            yield LayerRange(cost, weights, activations, memory - weights - activations, first, end)
+            work += exact.work[t][v]
+            for producer, readers, size in touching[v]:
+                moved += size * (_is_cut(producer, readers, first, v + 1) - _is_cut(producer, readers, first, v))
+            room = memory - weights - activations
+            yield LayerRange(exact.cost(t, work, moved), weights, activations, room, first, v + 1)
+
+
+def _is_cut(producer: int, readers: list[int], first: int, end: int) -> bool:
+    """Whether of the producer and the sorted readers of a tensor some lie in an interval and some outside."""
+    count = _inside(readers, first, end)
+    return count < len(readers) if first <= producer < end else count > 0
+
+
+def _inside(nodes: list[int], first: int, end: int) -> int:
+    """Number of the sorted nodes that lie in an interval."""
+    return bisect_left(nodes, end) - bisect_left(nodes, first)
 
 
 def caches_of(stated: StatedServing, stage: LayerRange) -> list[tuple[float, float]]:
@@ -223,11 +238,15 @@ def caches_of(stated: StatedServing, stage: LayerRange) -> list[tuple[float, flo
     return [(stated.token_bytes[v], stated.window[v]) for v in range(stage.first, stage.end)]
 
 
+def held(stated: StatedServing, caches: list[tuple[float, float]], context: int) -> list[Fraction]:
+    """Bytes of the first 0, 1, … caches of all batches in flight at a context."""
+    each = (Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches)
+    return [batches(stated) * size for size in accumulate(each, initial=Fraction(0))]
+
+
 def holds(stated: StatedServing, stage: LayerRange, context: int) -> bool:
     """Whether a stage has room for a context."""
-    caches = caches_of(stated, stage)
-    held = sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches)
-    return batches(stated) * held <= stage.room
+    return held(stated, caches_of(stated, stage), context)[-1] <= stage.room
 
 
 def context_of(stated: StatedServing, stage: LayerRange) -> float:
@@ -348,12 +367,12 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     yield from faults_of_words(stated)
     stages = [list(stages_of(stated, exact, t, clock)) for t in range(len(exact.counts))]
     by_place = [{(stage.first, stage.end): stage for stage in row} for row in stages]
-    truths = []
+    truths, rules = [], _Rules(stated)
     for i, point in enumerate(stated.front):
         kinds = _kinds(stated, point)
         of_places = [by_place[t].get(place) for t, place in zip(kinds, _intervals(stated, point), strict=True)]
         cut = [stage for stage in of_places if stage is not None]
-        if len(cut) < len(of_places) or not all(_allowed(stated, s, stage) for s, stage in enumerate(cut)):
+        if len(cut) < len(of_places) or not all(rules.allow(s, stage.first, stage.end) for s, stage in enumerate(cut)):
             yield f"answer.front[{i}]: a stage does not fit into the memory, or breaks a constraint"
             return
         contexts = [context_of(stated, stage) for stage in cut]
@@ -420,17 +439,26 @@ def _faults_of_point(
             yield f"{place}.stages[{s}]: {(weights, token, activations, stated_context)!r} are not what it holds"
 
 
-def _allowed(stated: StatedServing, s: int, stage: LayerRange) -> bool:
-    """Whether the constraints allow an interval as stage s."""
-    rules, graph = stated.instance.constraints, stated.instance.graph
-    inside = range(stage.first, stage.end)
-    start, after = graph.successors
-    return (
-        all(len({v in inside for v in group}) <= 1 for group in rules.together)
-        and all(first <= s <= last for v, first, last in rules.windows if v in inside)
-        and all(int(r) in inside for v in rules.uncut if v in inside for r in after[start[v] : start[v + 1]])
-        and all(sum(v in inside for v in nodes) >= count for count, nodes in rules.at_least)
-    )
+class _Rules:
+    """The constraints of a question, with sorted lists of nodes, so that those within an interval are soon counted."""
+
+    def __init__(self, stated: StatedServing) -> None:
+        rules = stated.instance.constraints
+        start, after = stated.instance.graph.successors
+        readers = [(v, after[start[v] : start[v + 1]].tolist()) for v in rules.uncut]
+        self.windows = rules.windows
+        self.together = [sorted(set(group)) for group in rules.together]
+        self.uncut = [(v, min(nodes), max(nodes)) for v, nodes in readers if nodes]
+        self.at_least = [(count, sorted(nodes)) for count, nodes in rules.at_least]
+
+    def allow(self, s: int, first: int, end: int) -> bool:
+        """Whether stage s may be an interval."""
+        return (
+            all(_inside(group, first, end) in (0, len(group)) for group in self.together)
+            and all(low <= s <= high for v, low, high in self.windows if first <= v < end)
+            and all(first <= low and high < end for v, low, high in self.uncut if first <= v < end)
+            and all(_inside(nodes, first, end) >= count for count, nodes in self.at_least)
+        )
 
 
 def _reaches(
@@ -442,24 +470,30 @@ def _reaches(
     clock: Clock,
 ) -> bool:
     """Whether some cut has room for a context and takes less than `below` per batch."""
+    n, waits = exact.n, stated.waits
+    caches = held(stated, [*zip(stated.token_bytes.tolist(), stated.window.tolist(), strict=True)], int(context))
     able: list[list[LayerRange]] = [[] for _ in stages]
     for t, row in enumerate(stages):
-        for stage in row:
+        for _, begun in groupby(row, lambda stage: stage.first):
             clock.raise_if_late()
-            if (below is None or stage.cost < below) and holds(stated, stage, int(context)):
-                able[t].append(stage)
-    n, waits = exact.n, stated.waits
+            of_first = list(begun)  # longer ones hold more, and have less room
+            most = bisect_left(of_first, True, key=lambda stage: caches[stage.end] - caches[stage.first] > stage.room)
+            able[t] += [stage for stage in of_first[:most] if below is None or stage.cost < below]
     if stated.instance.is_alike:
-        sums = {0: Fraction(0)}
+        unit, rules = exact.scales[0].unit, _Rules(stated)
+        steps: list[list[tuple[LayerRange, int]]] = [[] for _ in range(n + 1)]
+        for stage in able[0]:
+            steps[stage.first].append((stage, int(stage.cost / unit) if waits else 0))
+        sums = {0: 0}
         for s in range(exact.k):
-            longer = dict[int, Fraction]()
-            for stage in able[0]:
-                if stage.first in sums and _allowed(stated, s, stage):
-                    total = sums[stage.first] + stage.cost
-                    longer[stage.end] = min(longer.get(stage.end, total), total)
+            longer = dict[int, int]()
+            for first, total in sums.items():
+                for stage, cost in steps[first]:
+                    if rules.allow(s, first, stage.end):
+                        longer[stage.end] = min(longer.get(stage.end, total + cost), total + cost)
             sums = longer
             clock.raise_if_late()
-        return n in sums and (not waits or below is None or sums[n] < below * batches(stated))
+        return n in sums and (not waits or below is None or sums[n] * unit < below * batches(stated))
     costs: list[list[list[Fraction | None]]] = [[[None] * (n - i) for _ in stages] for i in range(n)]
     blocks: list[list[list[int]]] = [[[] for _ in stages] for _ in range(n)]
     for t, row in enumerate(able):

@@ -13,9 +13,12 @@ from weight_files import gguf, named_as_gguf, stored, stored_bytes, tensors_of_g
 
 import mtpp
 from instances.errors import InputWarning
+from instances.runtimes import RUNTIMES
+from instances.serving.costs import costs_of
+from instances.serving.problem import ONE_BATCH
 from mtpp.cli.main import main
 from mtpp.problems.checking import result_document
-from mtpp.questions.serving import model_of
+from mtpp.questions.serving import NO_DEGREE, ONE_DEGREE, model_of
 
 
 def test_a_deployment_is_found_written_verified_and_exported(
@@ -210,6 +213,44 @@ def test_cost_is_that_of_the_cheapest_servers() -> None:
     result = mtpp.serve("llama-3-8b", servers="1x1xA100,1x1xH100", objective="cost", price="2,40")
     assert [chain.words for chain, _ in result.answer.chains] == ["A100 tp1 32"]
     assert result.answer.price == pytest.approx(2 / 3600 / result.answer.rate * 1e6)
+
+
+def test_bug_a_price_was_called_a_time(tmp_path: Path) -> None:
+    """The least price of a token was printed in seconds, and exported as tokens a second."""
+    result = mtpp.serve("llama-3-8b", servers="1x1xA100,1x1xH100", objective="cost", price="2,40")
+    answer = tmp_path / "cheapest.json"
+    result.save(answer)
+    price = f"{result.answer.price:.4g}"
+    assert f"price a token {result.cost:.6g} currency units" in repr(result)
+    assert f"price a token {result.cost:.6g} currency units" in str(mtpp.verify(answer))
+    assert (
+        f"A million tokens cost {price}; no deployment of chains gives them for less than {price} (chains"
+        in " ".join(mtpp.explain(result).sentences())
+    )
+    assert f"no deployment gives 1e6 tokens for less than {price}\n" in mtpp.export(answer, "vllm")
+
+
+def test_limits_of_time_change_no_costs() -> None:
+    """What the steps of stages take is computed once for all limits of a front."""
+    question = mtpp.serve("llama-3-8b", servers="1x1xA100", batch=4).instance
+    assert costs_of(replace(question, tpot=0.05, ttft=1.0)) is costs_of(question)
+    assert costs_of(replace(question, output=10)) is not costs_of(question)
+
+
+def test_bug_a_deployment_for_llama_cpp_had_several_batches_in_flight(tmp_path: Path) -> None:
+    """Its stages work at one batch, one after the other, as `mtpp serve -k` counts it."""
+    assert {name for name in (*ONE_DEGREE, *NO_DEGREE) if name in RUNTIMES and RUNTIMES[name].one_batch} == {*ONE_BATCH}
+    result = mtpp.serve("llama-3-8b", servers="1x2xL4", runtime="llama-cpp", weights="int4", topology="chain", batch=64)
+    ((served, _),) = result.answer.chains
+    assert served.chain.batches == 1
+    assert served.cycle == sum(served.stage_times)
+    answer = tmp_path / "deployment.json"
+    result.save(answer)
+    assert mtpp.verify(answer).faults == ()
+    document = json.loads(answer.read_text())
+    document["answer"]["sites"][0]["chains"][0]["batches"] = 2
+    answer.write_text(json.dumps(document))
+    assert any("are not allowed" in fault for fault in mtpp.verify(answer).faults)
 
 
 def test_the_name_of_the_decoder_of_a_deployment_is_free(tmp_path: Path) -> None:
