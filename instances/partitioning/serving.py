@@ -180,15 +180,15 @@ class ServedPartition:
         return self._caches * sums_by(self.partition.block, cached, self.question.instance.k)
 
 
-def largest_context(free: Fraction, rates: Mapping[float, Fraction]) -> float:
+def largest_context(free: Fraction | int, rates: Mapping[float, Fraction | int]) -> float:
     """The largest context for which caches take at most `free` bytes [tokens]; exact.
 
     Parameters
     ----------
-    free : Fraction
-        [bytes]
-    rates : mapping of float to Fraction
-        Bytes of a token of the caches with each window [tokens].
+    free : int or Fraction
+        [bytes, or another unit]
+    rates : mapping of float to int or Fraction
+        What a token takes of the caches with each window [tokens] in the same unit.
 
     Examples
     --------
@@ -197,8 +197,7 @@ def largest_context(free: Fraction, rates: Mapping[float, Fraction]) -> float:
     """
     if free < 0:
         return -1.0
-    remaining, begin = free, Fraction(0)
-    rate = sum(rates.values(), Fraction(0))
+    remaining, begin, rate = free, Fraction(0), sum(rates.values(), 0)
     for limit, growth in sorted(rates.items()):
         if rate == 0:
             return math.inf
@@ -206,4 +205,4 @@ def largest_context(free: Fraction, rates: Mapping[float, Fraction]) -> float:
             break
         remaining -= rate * (Fraction(limit) - begin)
         begin, rate = Fraction(limit), rate - growth
-    return math.inf if rate == 0 else float(math.floor(begin + remaining / rate))
+    return math.inf if rate == 0 else float((begin * rate + remaining) // rate)

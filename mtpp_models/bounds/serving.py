@@ -25,7 +25,7 @@ cap before it. The largest context as fast as that is halved for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -425,28 +425,37 @@ def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
 def _contexts(question: ServingInstance) -> FloatArray:
     """(n + 1, n + 1) largest context of each interval [tokens], exact; infinite without nodes, -1 where none fits."""
     instance, graph = question.instance, question.instance.graph
-    memory = Fraction(instance.platform.memory)
-    param_bytes = [Fraction(size) for size in graph.param_bytes.tolist()]
     buffer = instance.platform.activation_buffer
-    need = instance.needs.tolist() if buffer is None else [buffer] * graph.n
-    users = [(Fraction(p.bytes), sorted(set(p.users))) for p in graph.parameters]
+    needs = instance.needs.tolist() if buffer is None else [buffer] * graph.n
+    sizes = [instance.platform.memory, *graph.param_bytes.tolist(), *needs, *question.token_bytes.tolist()]
+    scale = max(float(x).as_integer_ratio()[1] for x in (*sizes, *(p.bytes for p in graph.parameters)))
+
+    def whole(values: Iterable[float]) -> list[int]:
+        """Bytes in units in which all sizes are whole numbers."""
+        return [int(Fraction(x) * scale) for x in values]
+
+    (memory,), param_bytes, need = whole([instance.platform.memory]), whole(graph.param_bytes.tolist()), whole(needs)
+    users = [
+        *zip(whole(p.bytes for p in graph.parameters), (sorted(set(p.users)) for p in graph.parameters), strict=True)
+    ]
     before = [
         [(size, max((u for u in nodes if u < v), default=-1)) for size, nodes in users if v in nodes]
         for v in range(graph.n)
     ]
-    caches = [*zip(question.window.tolist(), map(Fraction, question.token_bytes.tolist()), strict=True)]
+    token_bytes = [(question.in_flight or 1) * size for size in whole(question.token_bytes.tolist())]
+    caches = [*zip(question.window.tolist(), token_bytes, strict=True)]
     contexts = np.full((graph.n + 1, graph.n + 1), math.inf)
     for i in range(graph.n):
-        resident_bytes, peak, rates = Fraction(0), 0.0, dict[float, Fraction]()
+        resident_bytes, peak, rates = 0, 0, dict[float, int]()
         for j in range(i + 1, graph.n + 1):
             resident_bytes += param_bytes[j - 1] + sum(size for size, user in before[j - 1] if user < i)
             peak, (window, rate) = max(peak, need[j - 1]), caches[j - 1]
-            rates[window] = rates.get(window, Fraction(0)) + rate
-            free = memory - resident_bytes - Fraction(peak)
+            rates[window] = rates.get(window, 0) + rate
+            free = memory - resident_bytes - peak
             if free < 0:  # longer ones hold no less
                 contexts[i, j:] = -1.0
                 break
-            contexts[i, j] = largest_context(free / (question.in_flight or 1), rates)
+            contexts[i, j] = largest_context(free, rates)
     return contexts
 
 
@@ -457,10 +466,10 @@ def _legal(question: ServingInstance) -> Truths:
     legal = np.zeros((k, n + 1, n + 1), dtype=bool)
     ends = np.array([np.intersect1d(rules.group[:p], rules.group[p:]).size == 0 for p in range(n + 1)])
     counted = np.concatenate((np.zeros((len(rules.least), 1), dtype=np.int64), rules.counted.cumsum(axis=1)), axis=1)
+    stages = np.arange(k)[:, None]
     for i in range(n + 1):
-        for j in range(i, n + 1):
-            enough = bool((counted[:, j] - counted[:, i] >= rules.least).all())
-            if enough and ends[i] and ends[j]:
-                first, last = rules.first[i:j].max(initial=0), rules.last[i:j].min(initial=k - 1)
-                legal[first : last + 1, i, j] = True
+        enough = (counted[:, i:] - counted[:, i, None] >= rules.least[:, None]).all(axis=0) & ends[i] & ends[i:]
+        first = np.concatenate(([0], np.maximum.accumulate(rules.first[i:])))
+        last = np.concatenate(([k - 1], np.minimum.accumulate(rules.last[i:])))
+        legal[:, i, i:] = enough & (first <= stages) & (stages <= last)
     return legal
