@@ -22,6 +22,11 @@ run them, and A of what follows the last backward pass of the first layer:
 - τ includes the least recomputation with which r microbatches of its layers fit, and S of those of other turns. With n
   equal layers in its last turn that is as with S of all and the room of S - r of n, and n cannot be large.
 
+Of plans in several servers, as in `instances.planning.grid.program`, some neighbours are in two servers, or each
+pipeline lies in one and rings are slow. In the first case two pairs of a cycle of groups are in two servers, one of
+them perhaps the last and the first group: 2 v - 1 transfers each way and microbatch have the rate between servers in C,
+and v of them share a channel: :math:`T ≥ 2 M v c`, in full duplex half of it.
+
 A time is impossible if, for all degrees and S, groups that stay below it cannot hold all layers. Which are below it
 follows from W, and W is at least what a program over devices finds, with a price of each layer, for each largest
 degree, which some group must have; so both are found in turns. The bound is the largest such time, by bisection.
@@ -126,12 +131,22 @@ def turns_bound(question: GridInstance, high: float, deadline: Deadline) -> floa
     """
     if question.layers < 4:
         return None
+    places: tuple[str, ...] = (ANYWHERE,)
+    if question.servers.count > 1:
+        places = (ACROSS, SPREAD)
+        with suppress(InputError):  # no plan of the question lies in one server
+            alone = replace(question, servers=replace(question.servers, count=1))
+            high = turns_bound(alone, high, deadline) or _share(alone, high)
     whole, relaxed = settings_of(question), relaxations(question)
     works = [even_work(question, *pair) for pair in whole]
     low = least = min([high, *works])
     try:
         rooms = [
-            [_Room(other, *settings_of(other)[i], whole[i][1], deadline) for other in relaxed]
+            [
+                [_Room(other, *settings_of(other)[i], whole[i][1], deadline, place) for other in relaxed]
+                for place in places
+                if place != SPREAD or whole[i][0].pipelines > 1
+            ]
             for i, work in enumerate(works)
             if work < high
         ]
@@ -150,9 +165,14 @@ def turns_bound(question: GridInstance, high: float, deadline: Deadline) -> floa
     return low
 
 
-def _hold(relaxed: list[_Room], ceiling: float, deadline: Deadline) -> bool:
-    """Whether groups of a setting may hold all layers within `ceiling` [s], in each relaxation."""
-    return all(relaxation.holds(ceiling, deadline) for relaxation in relaxed)
+def _share(question: GridInstance, high: float) -> float:
+    """The least even share of work of any setting, at most `high` [s]."""
+    return min([high, *(even_work(question, *pair) for pair in settings_of(question))])
+
+
+def _hold(places: list[list[_Room]], ceiling: float, deadline: Deadline) -> bool:
+    """Whether groups of a setting may hold all layers within `ceiling` [s], in each relaxation of some place."""
+    return any(all(relaxation.holds(ceiling, deadline) for relaxation in relaxed) for relaxed in places)
 
 
 class _OutOfTimeError(Exception):
@@ -171,6 +191,7 @@ class _Tables(NamedTuple):
     after: FloatArray  # (3, T, L - 1): time after the last backward pass of a first, an inner, a last group
     transfer: FloatArray  # (T,): least transfer time between two stages, of degrees up to each
     between: FloatArray  # (2, T): the same behind the first layer: of degrees up to each, and of each degree
+    crossing: FloatArray  # (T,): how much longer it is at least between servers, of degrees up to each
     stored: FloatArray  # (2, T): most bytes that an equal layer, and the last one, keep for a microbatch
     rooms: FloatArray  # (T, R): bytes for kept activations in each run of layers
     caps: FloatArray  # (T, W): as `GridArrays.caps`
@@ -184,19 +205,30 @@ class _Room:
     """Tests whether groups of one setting can hold all layers of a relaxation, with equal layers, within a time."""
 
     def __init__(
-        self, question: GridInstance, setting: Setting, arrays: GridArrays, whole: GridArrays, deadline: Deadline
+        self,
+        question: GridInstance,
+        setting: Setting,
+        arrays: GridArrays,
+        whole: GridArrays,
+        deadline: Deadline,
+        place: str,
     ) -> None:
         self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
         self.K = question.servers.devices // (setting.pipelines * setting.context)
+        if place == SPREAD:  # a pipeline lies in one server
+            self.K = min(self.K, question.servers.size // setting.context)
         L, layers, fixed, v = arrays.output.shape[1], whole.output.shape[1], question.fixed.pp, question.fixed.v
         limit = min(layers // (v or 2), self.K)
         self.groups = [S for S in range(2, limit + 1) if self.M % S == 0 and fixed in (None, S)]
-        costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)), deadline)
+        costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)), deadline, place)
         fronts = arrays.fronts(deadline)
         if costs is None or fronts is None:
             raise _OutOfTimeError
         run = costs.run
         counts, between = np.arange(L - 1), costs.transfer[0, :, 1:-1].min(axis=1)
+        near, far = costs.transfer[:, :, :-1]
+        ways = 1 if question.full_duplex else 2
+        self.floor = ways * self.M * (v or 2) * float(far.min()) if place == ACROSS else 0.0
 
         def by_count(table: FloatArray) -> FloatArray:
             """(3, …) `table` of groups with the first layer, no end, or the last one, by number of equal layers."""
@@ -213,6 +245,7 @@ class _Room:
             after=by_count(costs.after),
             transfer=np.minimum.accumulate(costs.transfer[0, :, :-1].min(axis=1)),
             between=np.array([np.minimum.accumulate(between), between]),
+            crossing=np.minimum.accumulate((far - near).min(axis=1)) * (place == ACROSS),
             stored=np.array([_most_stored(fronts, 1), _most_stored(fronts, L - 1)]),
             rooms=costs.rooms,
             caps=arrays.caps,
@@ -224,7 +257,7 @@ class _Room:
 
     def holds(self, ceiling: float, deadline: Deadline) -> bool:
         """Whether some number of groups may hold all layers within `ceiling` [s]."""
-        for S in self.groups:
+        for S in self.groups if self.floor < ceiling else ():
             if deadline.passed:
                 raise _OutOfTimeError
             if _holds(self.tables, S, self.M, self.K, ceiling):
@@ -371,7 +404,8 @@ def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
     passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0
     least = np.inf
     for v in range(tables.turns[0], min(tables.turns[1], tables.layers // S) + 1):
-        sent = 2 * (tables.transfer[top] + (2 * v - 2) * tables.between[1, top] + (S - 2) * v * tables.between[0, top])
+        sent = tables.transfer[top] + (2 * v - 2) * tables.between[1, top] + (S - 2) * v * tables.between[0, top]
+        sent = 2 * (sent + (2 * v - 1) * tables.crossing[top])
         least = min(least, max(turn, (S - 1) * passes / (S * v)) + sent)
     return least
 
@@ -399,7 +433,7 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
     Settings whose dynamic program is left out or broken off at the deadline count with their even share of work.
     """
     question, time = plan.instance, plan.time
-    work = Bound(min([time, *(even_work(question, *pair) for pair in settings_of(question))]), "work-grid")
+    work = Bound(_share(question, time), "work-grid")
     apart = apart_bound(question, time, deadline, _any_bound)
     wide = (work,) if apart is None else (Bound(apart, "apart-grid"), work)
     if plan.turns > 1:
@@ -446,7 +480,7 @@ def _any_bound(question: GridInstance, high: float, deadline: Deadline) -> float
     if fixed != 1:
         turns = None if deadline.passed else turns_bound(question, least, deadline)
         if turns is None:
-            turns = min([least, *(even_work(question, *pair) for pair in settings_of(question))])
+            turns = _share(question, least)
         least = min(least, turns)
     return least
 

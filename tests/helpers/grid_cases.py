@@ -48,13 +48,19 @@ def equal_question(layers: int, batch: int, memory: float = math.inf, zero: int 
     return GridInstance((equal_chain(layers),), servers, batch, memory=memory, state_bytes=state, zero=(zero,))
 
 
-def random_question(rng: np.random.Generator, servers: Servers | None = None) -> GridInstance:
-    """Up to four layers of one or two kinds, with or without tied ends, on up to six devices."""
-    count = int(rng.integers(1, 5))
+#: Context and expert degrees without and with either; of several servers, stages of two may fill whole ones.
+ALONE, SHARED = ((1, 1),), ((1, 1), (2, 1), (1, 2), (2, 2))
+
+
+def random_question(
+    rng: np.random.Generator, servers: Servers | None = None, shared: Sequence[tuple[int, int]] = ALONE
+) -> GridInstance:
+    """Up to four layers of one or two kinds, with or without tied ends, on up to six devices; three if `shared`."""
+    count = int(rng.integers(1, 5 if shared is ALONE else 4))
     kinds = [f"kind {int(rng.integers(0, 2))}" for _ in range(count)]
     degrees = [1, 2] if rng.random() < 0.7 else [1]
     tied = bool(rng.random() < 0.2)
-    ways = {kind: _random_ways(rng, degrees, tied and len(set(kinds)) == 1) for kind in sorted(set(kinds))}
+    ways = {kind: _random_ways(rng, degrees, tied and len(set(kinds)) == 1, shared) for kind in sorted(set(kinds))}
     layers = tuple(ConfiguredLayer(str(i), kind, ways[kind]) for i, kind in enumerate(kinds))
     if servers is None:
         size = int(rng.choice([1, 2, 4]))
@@ -69,28 +75,39 @@ def random_question(rng: np.random.Generator, servers: Servers | None = None) ->
         update_time=float(rng.choice([0.0, 0.25])),
         zero=tuple(sorted(set(rng.integers(0, 4, 2).tolist()))),
         full_duplex=bool(rng.random() < 0.5),
+        whole_experts=shared is SHARED and bool(rng.random() < 0.3),
     )
 
 
-def _random_ways(rng: np.random.Generator, degrees: list[int], tied: bool) -> tuple[Configuration, ...]:
+def _random_ways(
+    rng: np.random.Generator, degrees: list[int], tied: bool, shared: Sequence[tuple[int, int]] = ALONE
+) -> tuple[Configuration, ...]:
     forward, parameters, stored = rng.integers(1, 5), rng.integers(0, 3), rng.integers(0, 6)
     found = []
-    for t in degrees:
-        share = {1: 1.0, 2: 0.75}[t]
+    experts = 0.0 if shared is ALONE else float(rng.integers(0, 3))
+    for t, (c, e) in product(degrees, shared):
+        share = {1: 1.0, 2: 0.75, 4: 0.5}[t * c]
         values = {
             "tp": t,
+            "cp": c,
+            "ep": e,
+            "expert_parameters": experts / e,
             "forward": float(forward) * share,
             "weight_backward": float(forward) * share,
             "parameters": float(parameters) / t,
             "tied_parameters": float(parameters) / t if tied else 0.0,
-            "output_bytes": float(rng.integers(0, 4)) / t,
+            "output_bytes": float(rng.integers(0, 4)) / (t * c),
         }
         back = float(forward) * share
-        found.append(Configuration(**values, input_backward=back, stored_bytes=stored / t))
+        found.append(Configuration(**values, input_backward=back, stored_bytes=stored / (t * c)))
         again = back + float(forward) * share
         found.append(
             Configuration(
-                **values, input_backward=again, stored_bytes=stored / 3 / t, working_bytes=stored / t, recompute="full"
+                **values,
+                input_backward=again,
+                stored_bytes=stored / 3 / (t * c),
+                working_bytes=stored / (t * c),
+                recompute="full",
             )
         )
     return tuple(found)
@@ -100,22 +117,29 @@ def all_plans(question: GridInstance) -> Iterator[GridPlan]:
     """Every plan whose devices run one stage each."""
     L, V = question.layers, question.servers.devices
     for chain in question.chains:
-        degrees = sorted({t for t, _, _ in chain.degrees})
-        for d, zero in product(range(1, V + 1), question.zero):
+        degrees, shared = sorted({t for t, _, _ in chain.degrees}), sorted({(c, e) for _, c, e in chain.degrees})
+        for (c, e), d, zero in product(shared, range(1, V + 1), question.zero):
             for stages in range(1, L + 1):
                 for inner in combinations(range(1, L), stages - 1):
                     for tensor in product(degrees, repeat=stages):
-                        if d * sum(tensor) <= V:
-                            yield from _plans(question, chain, d, zero, (0, *inner, L), tensor)
+                        if d * c * sum(tensor) <= V:
+                            yield from _plans(question, chain, d, zero, (0, *inner, L), tensor, (c, e))
 
 
 def _plans(
-    question: GridInstance, chain: ConfiguredChain, d: int, zero: int, cuts: tuple[int, ...], tensor: tuple[int, ...]
+    question: GridInstance,
+    chain: ConfiguredChain,
+    d: int,
+    zero: int,
+    cuts: tuple[int, ...],
+    tensor: tuple[int, ...],
+    shared: tuple[int, int] = (1, 1),
 ) -> Iterator[GridPlan]:
     ways = ("none", "full") if question.memory < math.inf else ("none",)
-    for modes, placing in product(product(ways, repeat=question.layers), PLACINGS):
+    placings = PLACINGS if shared[1] == 1 else PLACINGS[:1]  # exchanges of experts are timed between neighbours
+    for modes, placing in product(product(ways, repeat=question.layers), placings):
         try:
-            yield GridPlan(question, chain.micro_batch, d, cuts, tensor, modes, zero=zero, placing=placing)
+            yield GridPlan(question, chain.micro_batch, d, cuts, tensor, modes, *shared, zero, placing)
         except InputError:
             continue
 
@@ -139,6 +163,14 @@ def with_ends(rng: np.random.Generator, least: int = 2, factors: Sequence[float]
         state_bytes=StateBytes(1, 1, 2),
         zero=(int(rng.integers(0, 4)),),
     )
+
+
+def on_slow_servers(rng: np.random.Generator, question: GridInstance) -> GridInstance:
+    """The question on two or three servers, with links between them as fast as inside or down to a hundredth."""
+    inner, size = float(rng.choice([2, 8])), int(rng.choice([1, 2, 2, 3]))
+    outer, latency = inner / float(rng.choice([1, 2, 5, 10, 100])), float(rng.choice([0, 0.25, 1]))
+    servers = Servers(int(rng.integers(2, 4)), size, inner, outer, latency=latency)
+    return replace(question, servers=servers, exposed=float(rng.choice([0, 0.5])), full_duplex=bool(rng.random() < 0.4))
 
 
 def of_three_groups(rng: np.random.Generator, factors: Sequence[float] = (1,)) -> GridInstance:

@@ -1,6 +1,7 @@
 """Hunt for false bounds on training plans: ``python tests/helpers/hunt_training.py [QUESTIONS] [SEED]``.
 
-Each number is a question on shared network cards, one of a grid, and two of stages in turns. All plans are simulated;
+Each number is a question on shared network cards, two of a grid, one of them with context and expert degrees and stages
+that may fill servers, and three of stages in turns, one of them on slow servers. All plans are simulated;
 no bound may exceed the best, no answer in a grid with one stage a device may be slower, and certificates have to pass.
 """
 
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
-from grid_cases import all_plans, of_three_groups, plans_in_turns, random_question, with_ends
+from grid_cases import SHARED, all_plans, of_three_groups, on_slow_servers, plans_in_turns, random_question, with_ends
 from hunting_by_number import hunt_by_number
 from shared_cases import check_bounds
 from shared_plans import tiny_question
@@ -47,8 +48,11 @@ def faults_of_training(seed: int, counts: Counter[str] | None = None) -> list[st
         except AssertionError as error:
             faults.append(str(error))
     faults += _faults_in_grid(replace(random_question(rng), fixed=Fixed(v=1)), counts)
+    question = on_slow_servers(rng, random_question(rng, shared=SHARED))
+    faults += _faults_in_grid(replace(question, zero=question.zero[:1], fixed=Fixed(v=1)), counts)
     factors = _FACTORS[rng.integers(len(_FACTORS))]
     faults += _faults_in_turns(with_ends(rng, factors=factors), counts)
+    faults += _faults_in_turns(on_slow_servers(rng, with_ends(rng, factors=factors)), counts)
     return faults + _faults_in_turns(of_three_groups(rng, factors), counts)
 
 
@@ -83,9 +87,10 @@ def _faults_in_turns(question: GridInstance, counts: Counter[str]) -> list[str]:
     false = bound > best.time * _CLOSE
     faults = [f"turns-grid: {bound!r} is claimed, and a plan takes {best.time!r}"] if false else []
     again = proved_bound(question, "turns-grid", bound, Clock(600.0))
-    return (
-        faults if again is None or again * _CLOSE >= bound else [*faults, f"turns-grid: {bound!r} is not proved again"]
-    )
+    faults += [] if again is None or again * _CLOSE >= bound else [f"turns-grid: {bound!r} is not proved again"]
+    above = proved_bound(question, "turns-grid", best.time * (1 + 1e-6), Clock(600.0))
+    refused = above is None or above <= best.time * _CLOSE
+    return faults if refused else [*faults, f"turns-grid: {above!r} is proved, and a plan takes {best.time!r}"]
 
 
 def _seed(rng: random.Random, number: int) -> int:

@@ -18,8 +18,15 @@ from mtpp.certifying.methods import certify_grid
 from mtpp.questions.planning import TrainWords
 from mtpp.verification.planning.grid.plan import proved_bound
 from mtpp.verification.verdict import Clock
-from mtpp_models.planning.grid import grid_bounds
-from tests.helpers.grid_cases import all_plans, equal_question, plans_in_turns, random_question, with_ends
+from mtpp_models.planning.grid import grid_bounds, turns_bound
+from tests.helpers.grid_cases import (
+    all_plans,
+    equal_question,
+    on_slow_servers,
+    plans_in_turns,
+    random_question,
+    with_ends,
+)
 
 
 def one_layer_a_stage(rng: np.random.Generator) -> GridPlan:
@@ -158,3 +165,34 @@ def test_slow_links_count_where_stages_need_more_than_a_server() -> None:
     gap = train("bert-large", "2x4", **words).gap
     assert gap is not None
     assert gap < 0.2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_plans_in_turns_on_slow_servers_are_no_faster_than_their_bound(seed: int) -> None:
+    """It is proved again, and no time above the best plan is; slow links make it larger."""
+    rng, larger = np.random.default_rng(seed), 0
+    for _ in range(6):
+        question = on_slow_servers(rng, with_ends(rng))
+        plans = list(plans_in_turns(question))
+        if not plans:
+            continue
+        best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
+        bound = turns_bound(question, worst.time, Deadline())
+        assert bound is not None
+        assert bound <= best.time * (1 + 1e-9)
+        proved, refused = (
+            proved_bound(question, "turns-grid", value, Clock(60.0)) for value in (bound, best.time * (1 + 1e-6))
+        )
+        assert proved is not None
+        assert float(proved) >= bound * (1 - 1e-9)
+        assert refused == 0
+        fast = replace(question, servers=replace(question.servers, outer=question.servers.inner, latency=0.0))
+        same = turns_bound(fast, worst.time, Deadline())
+        larger += same is not None and same < bound
+    assert larger
+
+
+def test_stages_in_turns_send_all_over_the_channel_between_two_servers() -> None:
+    """Two microbatches cross twice, and their gradients come back: eight transfers of 100 s."""
+    question = replace(equal_question(4, 2), servers=Servers(2, 1, 1.0, 0.01), fixed=Fixed(pp=2, tp=1, dp=1, v=2))
+    assert turns_bound(question, 1e4, Deadline()) == pytest.approx(800, rel=1e-6)

@@ -43,6 +43,10 @@ all its layers but those of its last turn, and h = min(S, 2 (S - g) - 1) of thes
 - If M = S, a microbatch comes back to any stage, S - 1 others do after it, and the last goes on: all stages of one
   microbatch, and S - 1 backward passes of the longest stage, which is no shorter than all by their number.
 
+Of plans in several servers some have neighbours in two of them. In these a microbatch, on its way around the groups,
+changes servers twice a turn, once at least in the last one, and so does its gradient: 2 v - 1 of its transfers each way
+take the time between servers, v of them over one channel. In all others each pipeline lies in one server, as above.
+
 Layers between the first and the last that differ count as `equalised`: a plan keeps its orders and takes no longer.
 Other groups have a layer or more in each turn, group 0 what comes before the equal layers in the first turn, the last
 group what comes after them in the last turn. Of equal layers they have one or more, unless the layers that are left out
@@ -119,6 +123,7 @@ class Setting:
     d: int  # pipelines
     zero: int  # stage of ZeRO
     spread: bool = False  # whether each pipeline lies in one server, and not all of them in the same
+    across: bool = False  # whether groups in turns have neighbours in two servers
     _fronts: dict[tuple[int, float, tuple[tuple[int, int], ...]], list[Point]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -173,7 +178,7 @@ class Setting:
                         if stage is None or self.M * stage[0] + before[i] >= ceiling:
                             break
                         tau, forward, after, near = stage
-                        far = self._between_servers(t, j - 1)
+                        far = self.between_servers(t, j - 1)
                         for ((k, apart), points), here in product(later[j].items(), (False, True)):
                             if k + t > self.K - self.M * need[i] / ceiling * (1 - MARGIN):
                                 continue
@@ -212,7 +217,13 @@ class Setting:
             least = min(least, replace(self, spread=True, _fronts={}, _known={}).least_below(ceiling, clock))
         return least
 
-    def _between_servers(self, t: int, layer: int) -> float:
+    def in_several(self) -> list[Setting]:
+        """The setting for plans with turns in several servers: some neighbours are in two, or each pipeline in one."""
+        kinds = (False, True) if self.d > 1 else (False,)
+        return [replace(self, spread=spread, across=not spread, _fronts={}, _known={}) for spread in kinds]
+
+    def between_servers(self, t: int, layer: int) -> float:
+        """Time to send the output of a layer to another server [s]."""
         return float(transfer_time(self.question, Fraction(self.ways[t][layer][0].output_bytes), near=False))
 
     def _from_first_to_last(self, stages: int, forward: float, backward: float, away: float) -> float:
@@ -427,6 +438,10 @@ def _of_one_kind(chain: ConfiguredChain, layers: Sequence[ConfiguredLayer]) -> C
 def may_hold(setting: Setting, whole: Setting, ceiling: float, clock: Clock) -> bool:
     """Whether groups of devices could hold all layers of an equalised chain below the time `ceiling` [s]."""
     fixed, v, K, M = setting.question.fixed.pp, setting.question.fixed.v or 2, setting.K, setting.M
+    if setting.across:
+        far = min(setting.between_servers(t, i) for t in setting.tensor for i in range(setting.chain.n - 1))
+        if (1 if setting.question.full_duplex else 2) * v * M * far >= ceiling:
+            return False
     for number in range(len(setting.tensor)):
         others = _Others.of(setting, whole, setting.tensor[: number + 1])
         for S in range(2, min(others.layers // v, K) + 1):
@@ -447,6 +462,7 @@ class _Others:
     both: tuple[float, float]  # both passes of the first layer, and of any layer between the ends
     there: tuple[float, float]  # forward passes of the same
     sent: tuple[float, float, float]  # to the next stage: after any layer, others than the first, at the last degree
+    longer: float  # at least, of a transfer between servers
     after: float
 
     @classmethod
@@ -460,12 +476,14 @@ class _Others:
         inner = min(setting.sent(t, i) for t in tensor for i in range(1, n - 1))
         sent = min(inner, *(setting.sent(t, 0) for t in tensor)), inner, at_last
         after = min(setting.after(t, 0, 1) for t in tensor)
-        return cls(tensor, layers, layers - n, between, (first, equal, last), both, there, sent, after)
+        longer = [setting.between_servers(t, i) - setting.sent(t, i) for t in tensor for i in range(n - 1)]
+        more = min(longer) if setting.across else 0.0
+        return cls(tensor, layers, layers - n, between, (first, equal, last), both, there, sent, more, after)
 
     def transfers(self, S: int, v: int) -> float:
         """Lower bound on the time of all transfers of a microbatch with S groups and v turns on each [s]."""
         first, inner, at_last = self.sent
-        return 2 * (first + (2 * v - 2) * at_last + (S - 2) * v * inner)
+        return 2 * (first + (2 * v - 2) * at_last + (S - 2) * v * inner + (2 * v - 1) * self.longer)
 
 
 def _groups_hold(setting: Setting, others: _Others, S: int, ceiling: float, clock: Clock) -> bool:

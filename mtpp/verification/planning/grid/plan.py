@@ -76,10 +76,17 @@ def _proved_in_turns(question: GridInstance, settings: list[Setting], value: flo
     if question.layers < _FEWEST_IN_TURNS:
         return None
     ceiling, models = value * (1 - MARGIN), zip(*map(equalised, question.chains), strict=True)
+    several = question.servers.count > 1
+    if several and (alone := _in_one_server(question)) is not None:
+        proved = _proved_in_turns(alone, list(settings_of(alone)), value, clock)
+        if not proved:
+            return proved
     relaxed = zip(*(settings_of(replace(question, chains=chains)) for chains in models), strict=True)
     for whole, these in zip(settings, relaxed, strict=True):
-        if whole.work < ceiling and all(may_hold(setting, whole, ceiling, clock) for setting in these):
-            return Fraction(0)
+        if whole.work < ceiling:
+            for places in zip(*(setting.in_several() if several else [setting] for setting in these), strict=True):
+                if all(may_hold(setting, whole, ceiling, clock) for setting in places):
+                    return Fraction(0)
     return Fraction(value)
 
 
