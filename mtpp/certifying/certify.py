@@ -24,7 +24,7 @@ from heuristics import HEURISTICS, Limits, search
 from instances import Bound, Instance, Partition, Result, combine
 from instances.deadline import Deadline, processor_seconds
 from instances.errors import said
-from instances.partitioning.symmetry import families
+from instances.partitioning.symmetry import families, reduce_instance
 from instances.system.processes import GRACE, catch_interrupt, end_programs
 from mtpp.certificates.writing import bound_document
 from mtpp.certifying.loop import Loop, Method, Turn, best_of_each_method, ignore
@@ -33,6 +33,7 @@ from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals
 from mtpp_models.bounds.ideals.lattice import antichain
 from mtpp_models.bounds.priced.bisection import BISECTION
+from mtpp_models.bounds.priced.forests import is_forest
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
@@ -308,7 +309,9 @@ def _turns(
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
     # Of equal branches that stand side by side there may be few up to exchange.
     promising = narrow or (listed and bool(families(instance)))
-    priced = k > _TWO and n <= _MOST_PRICED_NODES
+    # Of a forest prices of a program prove more, and guessed ones nothing, as the cheapest block of any is known.
+    forest = k > _TWO and listed and is_forest(reduce_instance(instance).instance)
+    other = k > _TWO and not forest
     few = k > _TWO and n * k <= _FEW_PLACES
     # Of wide graphs prices prove more, where they say anything.
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
@@ -325,10 +328,11 @@ def _turns(
         (n <= MOST_PAIRED, pigeonhole),
         (listed and not promising, replace(ideals, share=0.1)),
         (tried, proof("exact+all", 0.05 if k > _TWO else 1.0, least=k * row)),
-        (k > _TWO and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, _with(PRICED_QUICK, QuickPrices()))),
+        (forest, proof(PRICED, 0.3, prices)),
+        (other and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, _with(PRICED_QUICK, QuickPrices()))),
         (few, replace(proof("exact+all", _TO_ITS_END, least=k * row), once=True)),
-        (large and k > _TWO, proof("coarse-2+all", 0.6, least=_TWO * row)),
-        (priced, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, prices)),
+        (large and other, proof("coarse-2+all", 0.6, least=_TWO * row)),
+        (other and n <= _MOST_PRICED_NODES, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, prices)),
         (not large and k > _TWO, proof("coarse-2+all", 1.0, least=_TWO * row)),
         (not (tried or few) and k <= _MOST_BLOCKS, proof("exact+all", 1.0, least=k * row)),
     ]

@@ -29,6 +29,7 @@ from mtpp.verification.partitioning.exact_instance import (
     shared_blocks,
     with_ends,
 )
+from mtpp.verification.partitioning.forests import forest_bound
 from mtpp.verification.partitioning.ideals import FalseSwapError, Swaps, fits_nowhere, ideals_bound, read_swaps
 from mtpp.verification.partitioning.paths import blocks_lead_below
 from mtpp.verification.partitioning.sides import holds_by_sides
@@ -295,9 +296,17 @@ def _priced(task: Task, claim: Claim) -> Check:
     if fault or "tree" not in members or not task.is_alike:
         return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
     question = with_ends(task.alike) if longer else task.alike
-    tree, worth = read_tree(claim.parameters, len(group)), [Fraction(0)] * question.n
+    worth = [Fraction(0)] * question.n
     for g, price in zip(group, prices, strict=True):
         worth[g] += Fraction(price)
+    if "multipliers" not in members and not members["tree"].whole_numbers():
+        proved = forest_bound(question, worth, Fraction(claim.value), task.clock)
+        return (
+            Check(claim, None, "false", proved)
+            if isinstance(proved, str)
+            else _compared(claim, proved, "re-proved by prices of a forest")
+        )
+    tree = read_tree(claim.parameters, len(group))
     bound = tree_bound(question, group, worth, tree, Fraction(claim.value), task.clock)
     return _compared(claim, bound, f"re-proved by prices and a tree of {len(tree.multipliers)} leaves")
 

@@ -137,6 +137,24 @@ class PriceSearch:
             if still or deadline.passed:
                 break
 
+    def near(self, prices: FloatArray, part: float, deadline: Deadline) -> FloatArray | None:
+        """(n,) prices of largest sum within `part` of the given ones, after a search for blocks that they violate.
+
+        No known block that costs at most T is worth more than 1, but for rounding. None if time is up.
+        """
+        low, width, best = prices * (1 - part), 2 * part * prices, None
+        for last in (False, True):
+            blocks = self._cheap_blocks().astype(np.float64)
+            matrix, capacity = scipy.sparse.csr_array(blocks * width), np.maximum(0.0, 1 - blocks @ low)
+            gains = solve_lp(matrix, width, capacity, max(_PROGRAM, deadline.left))
+            if gains is None:
+                return None
+            best = low + width * np.clip(gains, 0.0, 1.0)
+            if not last:
+                self._tried = best
+                self._search(deadline)
+        return best
+
     def _search(self, deadline: Deadline) -> None:
         """Add blocks that cost at most T and are worth more than 1 at the current prices.
 

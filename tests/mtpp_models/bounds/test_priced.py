@@ -165,7 +165,8 @@ def test_a_toy_is_proved_beyond_all_cuts() -> None:
 
 def test_prices_are_stated_for_the_nodes_of_the_original_graph() -> None:
     """Node 0, a constant, is merged away; its price is 0. The last two are of the nodes before and behind all."""
-    graph = ComputationGraph.from_edges([(0, 1), *((1, v) for v in range(2, 9))], [0.0, *[1.0] * 8], [0.1] * 9)
+    edges = [(0, 1), *((1, v) for v in range(2, 9)), (2, 8)]
+    graph = ComputationGraph.from_edges(sorted(edges), [0.0, *[1.0] * 8], [0.1] * 9)
     instance = Instance(graph, Platform(3, 1.0))
     result = solve(instance, "priced", SolveOptions(time_limit=60), start=best_of_kahn(instance))
     assert result.bound is not None
