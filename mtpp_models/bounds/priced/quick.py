@@ -172,7 +172,7 @@ def _dearest(
     if alone.max() <= known:
         return None
     prices = (np.arange(len(alone)) == alone.argmax()).astype(np.float64)
-    tree = BlockTree(instance, prices, goal, Deadline.after(0.0))
+    tree, below = BlockTree(instance, prices, goal, Deadline.after(0.0)), _BELOW
     while goal > known and not deadline.passed:
         tree.aim(goal, Deadline.after(0.0))
         done, block = tree.explore(deadline)
@@ -180,7 +180,9 @@ def _dearest(
             return goal, tree.proof(), prices
         if block is None:
             return None
-        goal = min(goal, block_cost(instance, overflow, block)) * (1 - _BELOW)
+        cost = block_cost(instance, overflow, block)
+        below *= 1 if cost < goal else 2  # the tree rounds down more than goals fall
+        goal = min(goal, cost) * (1 - below)
     return None
 
 
