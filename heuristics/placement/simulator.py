@@ -324,13 +324,13 @@ def step_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArray:
 
     They are the same numbers as `Placement.step_time`, which checks.
     """
-    rows = np.atleast_2d(np.asarray(devices, dtype=np.int64))
+    rows = np.atleast_2d(np.array(devices, dtype=np.int64))
     return _step_times(SimulatorArrays.of(instance), rows.reshape(-1, rows.shape[-1])).reshape(np.shape(devices)[:-1])
 
 
 def penalised_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArray:
     """Penalised times of one or many placements; as `step_times`."""
-    rows = np.atleast_2d(np.asarray(devices, dtype=np.int64))
+    rows = np.atleast_2d(np.array(devices, dtype=np.int64))
     values = _penalised_times(SimulatorArrays.of(instance), rows.reshape(-1, rows.shape[-1]))
     return values.reshape(np.shape(devices)[:-1])
 

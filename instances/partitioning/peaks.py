@@ -74,7 +74,7 @@ class KernelArrays(NamedTuple):
         least = max(_LARGEST * total, sys.float_info.min)
         return cls(
             work=graph.work,
-            tensor_time=instance.tensor_time,
+            tensor_time=instance.tensor_time.copy(),  # that of a partition that was pickled is read-only, another type
             tensor_bytes=graph.tensors.bytes,
             readers=np.diff(graph.tensors.start),
             producer=graph.tensors.producer,

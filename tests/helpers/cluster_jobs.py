@@ -5,25 +5,29 @@ As a program: kill the scheduler, a worker or the client at 20 random moments, `
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from mtpp.runs.engine import run_jobs
 from mtpp.runs.job import Job, Run, RunLog, read_runs
+from mtpp.runs.partition_job import PartitionJob
 from mtpp.runs.workers import WorkersLostError, cluster_workers
 
-ROOT = Path(__file__).resolve().parents[2]
 LOST = 3
+_SCHEDULER, _WORKER = "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"
 _PATIENCE = 60.0
 
 
@@ -87,28 +91,37 @@ class LocalProcesses:
         for process in (*self.workers, self.scheduler):
             end(process)
 
-    def _scheduler(self) -> subprocess.Popen[bytes]:
-        place = ["--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard"]
-        return start("-m", "distributed.cli.dask_scheduler", *place)
+    def _scheduler(self) -> BaseProcess:
+        return start(command, _SCHEDULER, "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
 
-    def _worker(self) -> subprocess.Popen[bytes]:
-        place = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
-        return start("-m", "distributed.cli.dask_worker", self.address, *place)
-
-
-def start(*words: str) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(
-        [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    def _worker(self) -> BaseProcess:
+        place = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+        return start(command, _WORKER, self.address, *place)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def load_once() -> None:
+    """Start the process that has loaded dask and the runs, which takes seconds; others are copies of it."""
+    multiprocessing.set_forkserver_preload([_SCHEDULER, _WORKER, Job.__module__, PartitionJob.__module__])
+    forkserver.ensure_running()
+
+
+def start(function: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """Call a function in a copy of that process."""
+    load_once()
+    process = multiprocessing.get_context("forkserver").Process(target=function, args=arguments)
+    process.start()
+    return process
+
+
+def command(module: str, *words: str) -> None:
+    """Run a program of dask, in silence."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    import_module(module).main(words)
+
+
+def end(process: BaseProcess) -> None:
     process.kill()
-    process.wait()
-    if process.stderr is not None:
-        process.stderr.close()
+    process.join()
 
 
 @dataclass
@@ -126,10 +139,9 @@ class Outcome:
         return sum(self.begun.values()) - len(self.begun)
 
 
-def program(cluster: LocalProcesses, folder: Path, count: int, seconds: float) -> subprocess.Popen[bytes]:
-    """A client that makes so many runs of so many seconds."""
-    call = f"work({cluster.address!r}, {str(folder)!r}, {count}, {seconds})"
-    return start("-c", f"import sys, cluster_jobs; sys.exit(cluster_jobs.{call})")
+def program(cluster: LocalProcesses, folder: Path, count: int, seconds: float) -> BaseProcess:
+    """A client that makes so many runs of so many seconds; what it says on stderr is in a file."""
+    return start(work, cluster.address, str(folder), count, seconds)
 
 
 def survive(folder: Path, count: int, seconds: float, moments: Sequence[tuple[int, str]]) -> Outcome:
@@ -152,11 +164,9 @@ def survive(folder: Path, count: int, seconds: float, moments: Sequence[tuple[in
                 cluster.kill_scheduler()
             else:
                 cluster.kill_worker()
-        while client.wait(_PATIENCE) == LOST:  # no scheduler came in time: the same call goes on
+        while exit_code(client) == LOST:  # no scheduler came in time: the same call goes on
             client, calls = program(cluster, folder, count, seconds), calls + 1
-        assert client.stderr is not None
-        assert client.returncode == 0, client.stderr.read().decode()
-        end(client)
+        assert client.exitcode == 0, (folder / "stderr").read_text()
     begun = Counter(map(int, (folder / "begun").read_text().split()))
     return Outcome(read_runs(folder / "runs.jsonl"), begun, written(folder), calls)
 
@@ -166,11 +176,17 @@ def written(folder: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def wait_for(reached: Callable[[], bool], client: subprocess.Popen[bytes]) -> None:
+def exit_code(client: BaseProcess) -> int | None:
+    """How a client ends; None if it does not."""
+    client.join(_PATIENCE)
+    return client.exitcode
+
+
+def wait_for(reached: Callable[[], bool], client: BaseProcess) -> None:
     stop = time.monotonic() + _PATIENCE
     while not reached():
         assert time.monotonic() < stop, "the runs do not come"
-        if client.poll() is not None:
+        if not client.is_alive():
             return
         time.sleep(0.01)
 
@@ -182,14 +198,14 @@ def at_random(seed: int, count: int, times: int) -> list[tuple[int, str]]:
     return [(line, draw.choice(["scheduler", "worker", "client"])) for line in lines]
 
 
-def work(address: str, folder: str, count: int, seconds: float) -> int:
+def work(address: str, folder: str, count: int, seconds: float) -> None:
+    os.dup2(os.open(Path(folder, "stderr"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     with cluster_workers(address) as workers, RunLog(Path(folder) / "runs.jsonl") as log:
         try:
             run_jobs(touches(folder, count, seconds), log, workers)
         except WorkersLostError as error:
             print(error, file=sys.stderr)
-            return LOST
-    return 0
+            sys.exit(LOST)
 
 
 def check(outcome: Outcome, count: int, killed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from multiprocessing import set_forkserver_preload
 from pathlib import Path
 
 import torch
@@ -63,7 +64,9 @@ def gradients_of_plans(
             (Path(folder) / f"{number}.csv").write_text(schedule)
         size = sum(map(len, groups))
         arguments = (folder, len(schedules), groups, stages, microbatches, samples)
-        multiprocessing.spawn(_work, arguments, nprocs=size)  # type: ignore[attr-defined]
+        # Copies of a process that has loaded torch, which takes seconds.
+        set_forkserver_preload([PipelineStage.__module__])
+        multiprocessing.start_processes(_work, arguments, size, start_method="forkserver")  # type: ignore[attr-defined]
         return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(size)]
 
 

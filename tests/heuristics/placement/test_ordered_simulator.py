@@ -54,7 +54,7 @@ def test_first_come_first_served_is_one_order(placement: Placement) -> None:
     """By the time when nodes are ready, all tensors eager."""
     arrays, state, _ = loaded(placement, 0)
     space = workspace(arrays)
-    time = simulate(arrays, placement.device, space)
+    time = simulate(arrays, placement.device.copy(), space)
     state.order[:], state.eager[:] = np.lexsort((arrays.rank, space.ready)), True
     assert begin(arrays, state) == time
     assert state.start.tolist() == space.start.tolist()
