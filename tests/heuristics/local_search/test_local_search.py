@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +22,18 @@ from instances.random_graphs import TOYS, layered, regal_style
 from instances.suites import SUITES
 
 
+def begun(block: Any, order: Any, k: int, arrays: KernelArrays) -> PartitionState:
+    """As searches begin: from arrays that are not read-only, which to numba are another type."""
+    return start_state(np.array(block), np.array(order), k, arrays)
+
+
 def annealed(
     start: Partition, moves: int, seed: int, hot: float = 1.0, cold: float = 0.01
 ) -> tuple[PartitionState, float, np.ndarray]:
     """State, best bottleneck and best blocks after a walk."""
     instance = start.instance
     arrays = KernelArrays.of(instance)
-    state = start_state(start.block, start.order, instance.k, arrays)
+    state = begun(start.block, start.order, instance.k, arrays)
     cooling = Cooling(moves, hot, cold)
     anneal_partition(state, arrays, instance.graph.predecessors, cooling, np.ones(instance.k), seed)
     return state, float(state.best[0]), state.best_rank[state.best_block]
@@ -45,7 +51,7 @@ def test_after_any_walk_the_sums_are_those_of_the_blocks(start: Partition, moves
     """Several outputs, shared parameters, memory with and without a buffer; when hot, every move is accepted."""
     instance = start.instance
     state, _, _ = annealed(start, moves, seed, hot)
-    fresh = start_state(state.block, start.order, instance.k, KernelArrays.of(instance))
+    fresh = begun(state.block, start.order, instance.k, KernelArrays.of(instance))
     for name in ("size", "reads", "end", *(["uses"] if instance.has_overflow else [])):
         assert getattr(state, name).tolist() == getattr(fresh, name).tolist(), name
     assert state.queues.following.tolist() == fresh.queues.following.tolist()
@@ -57,7 +63,7 @@ def test_after_any_walk_the_sums_are_those_of_the_blocks(start: Partition, moves
 
 @given(partitions(max_nodes=8))
 def test_the_sums_of_a_start_are_the_costs_of_the_partition(start: Partition) -> None:
-    state = start_state(start.block, start.order, start.instance.k, KernelArrays.of(start.instance))
+    state = begun(start.block, start.order, start.instance.k, KernelArrays.of(start.instance))
     costs = start.costs
     np.testing.assert_allclose(state.time, costs.receive + costs.work + costs.send, rtol=1e-12, atol=1e-6)
     np.testing.assert_allclose(state.resident, start.param_bytes + start.state_bytes, rtol=1e-12)
@@ -81,14 +87,14 @@ def test_the_bottleneck_of_a_walk_is_that_of_its_partition(start: Partition, mov
 def test_two_nodes_that_change_places_cost_at_least_what_they_add_apart(start: Partition) -> None:
     """So a swap that is refused for the sum of its halves would be refused for its cost."""
     arrays, k, slack = KernelArrays.of(start.instance), start.instance.k, rounding(start.instance)
-    state = start_state(start.block, start.order, k, arrays)
+    state = begun(start.block, start.order, k, arrays)
     for v, w in combinations(range(start.instance.graph.n), 2):
         swapped, (a, b) = start.block.copy(), start.block[[v, w]].tolist()
         swapped[[v, w]] = b, a
         if a == b or any(swapped[x] > swapped[y] for x, y in start.instance.graph.edges):
             continue
         there, back = times_after(v, a, b, state, arrays), times_after(w, b, a, state, arrays)
-        after = start_state(swapped, start.order, k, arrays)
+        after = begun(swapped, start.order, k, arrays)
         assert there[0] + back[1] - state.time[a] <= after.time[a] + slack
         assert there[1] + back[0] - state.time[b] <= after.time[b] + slack
 

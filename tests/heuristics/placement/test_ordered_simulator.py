@@ -45,7 +45,7 @@ def test_the_pass_agrees_with_the_longest_path(placement: Placement, seed: int) 
             assert state.sent[transfer.tensor * arrays.devices + d] == transfer.start
             assert state.arrived[transfer.tensor * arrays.devices + d] == transfer.end
     space = space_of(arrays, state)
-    peak_memory(arrays, state.device, space)
+    peak_memory(arrays, state.device.astype(np.int64), space)
     np.testing.assert_allclose(space.peak, ordered.peak_memory, atol=1e-9)
 
 
@@ -82,7 +82,7 @@ def test_a_trial_that_is_forgotten_leaves_nothing(placement: Placement, seed: in
 def test_walks_end_where_a_pass_from_scratch_does(placement: Placement, seed: int, hot: float) -> None:
     arrays, state, time = loaded(placement, seed)
     space = space_of(arrays, state)
-    peak_memory(arrays, state.device, space)
+    peak_memory(arrays, state.device.astype(np.int64), space)
     value = np.array([np.maximum(0, space.peak - arrays.memory).sum(), time])
     best = Lane(state.order.copy(), state.device.copy(), state.eager.copy(), value.copy())
     for chunk in range(5):
