@@ -27,8 +27,9 @@ from mtpp.verification.partitioning.cuts import CutBound
 from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational
 from mtpp.verification.verdict import Clock
 
-# The goal as a whole number, more than all costs, the largest worth of a block, and rows between looks at the clock.
-_GOAL, _NONE, _MOST_WORTH, _ROWS = 2**40, 2**60, 2**16, 500
+# The goal as a whole number, more than all costs, and rows between looks at the clock; the largest worth of a block and
+# of all nodes, which tables have as many entries as.
+_GOAL, _NONE, _ROWS, _MOST_WORTH, _MOST_IN_ALL = 2**40, 2**60, 500, 2**16, 2**24
 
 _Ints = NDArray[np.int64]
 
@@ -51,8 +52,9 @@ def forest_bound(exact: KindQuestion, prices: Sequence[Rational], value: Fractio
     """
     nodes = [v for v in range(exact.n) if prices[v]]
     share = math.ceil(Fraction(sum(prices)) / min(exact.k, len(nodes)))
-    if any(Fraction(price).denominator > 1 for price in prices) or share > _MOST_WORTH:
-        return f"without branches of a tree parameters.prices are whole numbers, and {_MOST_WORTH} a block at most"
+    if any(Fraction(price).denominator > 1 for price in prices) or share > _MOST_WORTH or sum(prices) > _MOST_IN_ALL:
+        most = f"{_MOST_WORTH} a block and {_MOST_IN_ALL} in all at most"
+        return f"without branches of a tree parameters.prices are whole numbers, {most}"
     families = _families(exact, set(nodes))
     if families is None:
         return "without branches of a tree the nodes with parameters.prices are a forest"

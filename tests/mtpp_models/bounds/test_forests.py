@@ -140,3 +140,10 @@ def test_prices_of_no_forest_prove_nothing() -> None:
     assert not isinstance(bound, str)
     assert float(bound.least) == pytest.approx(3.0)
     assert not is_forest(instance)
+
+
+def test_prices_whose_tables_would_fill_the_memory_are_refused() -> None:
+    """A block may be worth as much as all together may not."""
+    graph = ComputationGraph.from_edges([(0, v) for v in range(1, 300)], [1.0] * 300, [1.0] * 300)
+    exact = ExactInstance.of(Instance(graph, Platform(300, 1.0))).kinds[0]
+    assert "in all at most" in str(forest_bound(exact, [60_000] * 300, Fraction(2), Clock(9.0)))
