@@ -298,8 +298,8 @@ FAULTS = {
     ),
     "room of an interval": Fault(
         "mtpp_models/bounds/serving.py",
-        "free = memory - resident_bytes - Fraction(peak)",
-        "free = memory - resident_bytes - resident_bytes / 8 - Fraction(peak)",
+        "free = memory - resident_bytes - peak",
+        "free = memory - resident_bytes - resident_bytes // 8 - peak",
         ("vllm",),
         script=USE_SERVING,
         words="another cut",

@@ -127,7 +127,8 @@ def test_sigterm_ends_all_processes_that_compile(words: list[str], folder: Path)
     children = descendants(process.pid)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
-    assert (err.splitlines()[1:], process.returncode) == ([], INTERRUPTED)
+    lines = [line for line in err.splitlines()[1:] if not line.startswith("bert-base, k = 4  ")]  # progress
+    assert (lines, process.returncode) == ([], INTERRUPTED)
     assert children
     assert not any(map(is_alive, children))
 
