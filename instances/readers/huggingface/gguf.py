@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 from instances.errors import InputError, said
 from instances.json_files import Value
 from instances.readers.huggingface.configuration import model_types, type_defaults
-from instances.readers.huggingface.headers import read_header
 from instances.readers.huggingface.weights import Stored
 
 #: Model types by the architectures of llama.cpp whose layers are alike, apart from their kind of attention and experts.
@@ -73,9 +72,8 @@ def gguf_configuration(stored: Stored) -> Value:
     InputError
         If nothing is known of the architecture, or the metadata lacks a size or has one for each layer.
     """
-    values = read_header(Path(stored.source)).values
-    architecture = str(values.get("general.architecture", ""))
-    numbers = {name: value for name, value in values.items() if type(value) in (int, float)}
+    architecture = str(stored.values.get("general.architecture", ""))
+    numbers = {name: value for name, value in stored.values.items() if type(value) in (int, float)}
     stated = {name.removeprefix(f"{architecture}."): number for name, number in numbers.items()}
     kind = _TYPES.get(architecture, "")
     if kind == "llama" and stated.get("expert_count"):

@@ -130,6 +130,7 @@ class Stored(NamedTuple):
     tensors: list[StoredTensor]
     source: str  # the file, or what all of them are called
     doubts: list[str]
+    values: Mapping[str, Any] = {}  # metadata of a GGUF file, or of its first part
 
     @property
     def is_gguf(self) -> bool:
@@ -195,7 +196,7 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
             tensors += largest.checked()
             if len(towers) > 1:
                 doubts.append(f"of {len(towers)} files of towers the largest counts, {largest.name}.")
-    return Stored(tensors, source, doubts)
+    return Stored(tensors, source, doubts, taken.headers[0].values)
 
 
 def _taken(folder: Path, models: Sequence[_Weights]) -> tuple[_Weights, list[str]]:
@@ -323,7 +324,7 @@ _DRAFTS = re.compile(r"(?:^|\.)mtp\.")
 _BUFFERS = re.compile(
     r"(?:^|[._])inv_freq$|(?:^|\.)(?:rope\.freqs|attn\.bias|attn\.masked_bias|rope_freqs\.weight|attention\.bias|"
     r"rope_factors_(?:long|short)\.weight|rotary_emb\..*|position_ids|act_fn\.(?:beta|eps)|layer_scalar|"
-    r"(?:slope_rate|query_decay|key_decay|diagonal_decay))$"
+    r"slope_rate|query_decay|key_decay|diagonal_decay)$"
 )
 #: What is added to scores when experts are chosen: a parameter of some model types, a tensor beside them in others.
 _CORRECTIONS = re.compile(r"(?:^|\.)(?:e_score_correction_bias|expert_bias|exp_probs_b(?:\.bias)?)$")
