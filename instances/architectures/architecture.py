@@ -67,6 +67,11 @@ class Architecture:
         """Defaults of the dimensions: those of the network, the width of an element [bytes], and a decoder's phase."""
         return {**self.sizes, "element_bytes": 4, **({"phase": FORWARD} if self.served else {})}
 
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        """Names of all dimensions, also of those of a decoder's cache, which have no default of their own."""
+        return *self.dims, *(("context", "kv_bytes") if self.served else ())
+
     def checked(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
         """The given dimensions, checked: each is a dimension of the network, a positive whole number or a phase.
 
@@ -75,7 +80,7 @@ class Architecture:
         InputError
             If a dimension is unknown or has another value.
         """
-        names = (*self.dims, *(("context", "kv_bytes") if self.served else ()))
+        names = self.dim_names
         for dim, value in dims.items():
             if dim not in names:
                 end = nearest(names, dim, f"it has {', '.join(names)}")

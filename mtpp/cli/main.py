@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.metadata import entry_points
@@ -25,6 +25,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from instances.architectures import ARCHITECTURES
 from instances.errors import InputError, InputWarning, NothingFitsError, find, nearest, spelling, unknown
 from instances.system.processes import module_beside, processors, terminate_as_interrupt
 from mtpp.cli import options
@@ -262,10 +263,27 @@ def _usage(error: Any) -> str:
     if not hasattr(error, "possibilities"):
         return str(error.format_message())
     visible = [option for option in error.ctx.command.get_params(error.ctx) if not getattr(option, "hidden", False)]
-    names = {name.lstrip("-"): name for option in visible for name in (*option.opts, *option.secondary_opts)}
+    names = {
+        name.lstrip("-"): name
+        for option in visible
+        for name in (*option.opts, *option.secondary_opts)
+        if name[0] == "-"
+    }
     word = error.option_name.lstrip("-")
     renamed = option_of(word.replace("-", "_")).lstrip("-")  # of Python's word
-    return error.message + nearest(names.values(), names.get(renamed, error.option_name))
+    end = nearest(names.values(), names.get(renamed, error.option_name))
+    return error.message + (end if end != "." else _elsewhere(word, names))
+
+
+def _elsewhere(word: str, names: Container[str]) -> str:
+    """End of a message about an option that has no near one: the dimension of that name, or the verbs that take it."""
+    dim = word.replace("-", "_")
+    if "dim" in names and any(dim in architecture.dim_names for architecture in ARCHITECTURES.values()):
+        return f"; did you mean --dim {dim}=…?"
+    group: Any = _command()
+    verbs = {name: verb.params for name, verb in group.commands.items()}
+    takers = [name for name, options in verbs.items() if any(f"--{word}" in option.opts for option in options)]
+    return f"; it is an option of {', '.join(takers)}." if takers else "."
 
 
 @cache

@@ -87,14 +87,26 @@ def test_verbs_share_options_of_files_time_and_form() -> None:
         ("certify x --dims 3", "mtpp: No such option: --dims; did you mean --dim? Try: mtpp certify --help"),
         ("split x --no-smples", "mtpp: No such option: --no-smples; did you mean --no-samples? Try: mtpp split --help"),
         ("table x --metods kahn", "mtpp: No such option: --metods; did you mean --methods? Try: mtpp table --help"),
-        ("import x --plot y", "mtpp: No such option: --plot. Try: mtpp import --help"),
+        ("import x --verbose", "mtpp: No such option: --verbose. Try: mtpp import --help"),
+        (
+            "bound x --method y",
+            "mtpp: No such option: --method; it is an option of partition, split, place. Try: mtpp bound --help",
+        ),
+        (
+            "plan x --global-batch 3",
+            "mtpp: No such option: --global-batch; it is an option of train, verify. Try: mtpp plan --help",
+        ),
+        (
+            "serve x --context 3",
+            "mtpp: No such option: --context; did you mean --dim context=…? Try: mtpp serve --help",
+        ),
         ("plan x --global-bach 3", "mtpp: No such option: --global-bach. Try: mtpp plan --help"),
         ("certfy x", f"mtpp: There is no verb 'certfy'; did you mean certify? There are {', '.join(VERBS)}."),
         ("tabel x", f"mtpp: There is no verb 'tabel'; did you mean table? There are {', '.join(VERBS)}."),
     ],
 )
 def test_a_misspelled_name_gets_the_nearest(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that a help shows, by Python's word for it too."""
+    """One that a help shows, by Python's word for it too; or the dimension of that name, or the verbs that take it."""
     assert main(command.split()) == 2
     assert capsys.readouterr().err == message + "\n"
 
