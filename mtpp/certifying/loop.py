@@ -61,6 +61,7 @@ class Method(Generic[Q, A]):
     optional: bool = False  # whether a missing solver is not reported, as the caller has named none
     least: float = 0.0  # seconds below which a turn achieves nothing
     behind: Method[Q, A] | None = None  # this method has turns only if the last turn of `behind` was cut off
+    again: bool = False  # whether it is a step that has turns afterwards, as long as time and a gap are left
     once: bool = False  # whether it has one turn alone, as another would begin anew
     stated: bool = False  # whether its bounds are stated, not proved, so that nothing but its own turns rests on them
 

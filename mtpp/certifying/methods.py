@@ -79,6 +79,7 @@ def answered(
         deadline = Deadline.after(options.time_limit, interrupted)
         loop: Loop[Q, A] = Loop(question, options, deadline, [], on_progress=on_progress, on_fault=on_fault)
         loop.steps(methods)
+        loop.turns([method for method in methods if method.again])
         return loop.result()
 
 
@@ -121,38 +122,40 @@ _JUST_ABOVE = 1e-6
 
 
 def flow_methods(seed: int, *, search_only: bool = False) -> list[Method[FlowInstance, FlowAnswer]]:
-    """Methods for flows: exhaustive ones for few devices, else a search and bounds, perhaps twice."""
+    """Methods for flows: exhaustive ones for few devices, else a search and bounds, as often as there is time."""
     rng = np.random.default_rng(seed)
 
     def enumerate_all(best: FlowResult, controls: Controls, most: int) -> FlowResult | None:
         enumerate_or_bound = enumerate_flows if best.instance.steps is None else bound_ticks
         return enumerate_or_bound(best.instance, most, best.answer, controls.deadline)
 
-    def search(best: FlowResult, controls: Controls) -> FlowResult:
+    def search(best: FlowResult, controls: Controls) -> FlowResult | None:
+        if best.gap is not None and best.gap <= _RESOLUTION:
+            return None
         target = None if best.bound is None else best.bound.value * (1 + _JUST_ABOVE)
         return search_flow(best.instance, rng, Limits(controls.deadline, target=target), best.answer)
 
-    def search_again(best: FlowResult, controls: Controls) -> FlowResult | None:
-        return search(best, controls) if (best.gap or 0.0) > _RESOLUTION else None
+    behind: FlowAnswer | None = None  # the last answer with bounds
 
-    def prove(best: FlowResult, controls: Controls) -> FlowResult:
+    def prove(best: FlowResult, controls: Controls) -> FlowResult | None:
+        nonlocal behind
+        if behind is not None and best.answer is behind:
+            return None
+        behind = best.answer
+
         def tell(_: str, flow: float) -> None:
             controls.report(Progress("bounds", 0.0, best.cost, 1 / flow if flow else None, None))
 
         return combine(*bound_flow(best.instance, best.answer, controls.deadline, tell))
 
-    def prove_again(best: FlowResult, controls: Controls) -> FlowResult | None:
-        return prove(best, controls) if best.answer is not best.parts[0].answer else None
-
+    annealing = Method("annealing", search, _SEARCH, timeless=True, exact=True, again=not search_only)
     if search_only:
-        return [Method("annealing", search, timeless=True, exact=True)]
+        return [annealing]
     return [
         Method("enumeration", partial(enumerate_all, most=_FEW), _SEARCH, counted=True),
-        Method("annealing", search, _SEARCH, timeless=True, exact=True),
+        annealing,
         Method("enumeration", partial(enumerate_all, most=_MANY), _SEARCH, counted=True),
-        Method("bounds", prove, _PROVE, timeless=True, exact=True),
-        Method("annealing again", search_again, 1 - _PROVE),
-        Method("bounds again", prove_again, timeless=True, exact=True),
+        Method("bounds", prove, _PROVE, timeless=True, exact=True, again=True),
     ]
 
 

@@ -8,7 +8,8 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from instances import ComputationGraph
-from instances.errors import InputError, WordError, assume, word
+from instances.architectures import ARCHITECTURES
+from instances.errors import InputError, WordError, assume, nearest, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
 from instances.graph.tensors import FloatArray
@@ -131,10 +132,10 @@ def flow_instance(question: FlowLike, words: ClusterWords) -> FlowInstance:
     if words["devices"] is None:
         raise InputError(f"{word('devices')} is missing; give those on which {fspath(question)} runs.")
     if not is_decoder(question):
-        raise InputError(
-            f"{fspath(question)}: it is no decoder whose batch can change; give an architecture that is one, or a "
-            f"config.json with {word('devices')}, or a question of flow without."
-        )
+        names = [name for name, architecture in ARCHITECTURES.items() if architecture.served]
+        rest = f"give {', '.join(names)} or a config.json with {word('devices')}, or a question of flow without"
+        text = fspath(question)
+        raise InputError(f"{text}: it is no decoder whose batch can change{nearest(names, text, rest)}")
     return _of_decoder(question, words)
 
 

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instances import ComputationGraph, Instance, Platform
+from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from mtpp.certifying.certify import methods_for
 from mtpp.certifying.loop import Candidate, Method, next_candidate
+from mtpp.certifying.methods import answered
+from mtpp_models import SolveOptions
+from mtpp_models.solvers.interface import Controls
 
 
 def arm(name: str, share: float, *, least: float = 0.0, once: bool = False, **state: float) -> Candidate[Any, Any]:
@@ -129,3 +132,20 @@ def test_no_edges() -> None:
     """Measures of a graph without edges."""
     graph = ComputationGraph.from_edges([], np.ones(5), np.ones(5))
     assert methods_for(Instance(graph, Platform(k=3, bandwidth=1.0))).turns
+
+
+@pytest.mark.parametrize(("again", "calls"), [(False, 1), (True, 4)])
+def test_bug_a_flow_ended_while_there_were_time_and_a_gap(again: bool, calls: int) -> None:
+    """Its search had one more turn, however much time was left; a step with turns has them until nothing is open."""
+    instance = Instance(path(5), Platform(k=2, bandwidth=1.0))
+    cuts, called = [1, 4, 2, 3], 0
+
+    def run(_: Result[Instance, Partition], controls: Controls) -> Result[Instance, Partition]:
+        nonlocal called
+        partition = Partition(instance, np.array(np.arange(5) >= cuts[called], dtype=np.int64))
+        called += 1
+        bound = Bound(partition.bottleneck if called == len(cuts) else called, "test", optimal=False)
+        return Result("test", instance, partition, bound)
+
+    answer = answered(instance, [Method("test", run, 0.1, again=again)], SolveOptions(time_limit=1000.0))
+    assert (called, answer.proved) == (calls, again)
