@@ -201,10 +201,10 @@ def missing(path: str | PathLike[str], what: str = "file", rest: str = "", names
 
 def beside(path: str | PathLike[str]) -> list[str]:
     """Names of the first other files in the folder of a path, which need not exist; none if it cannot be read."""
-    folder, own = os.path.split(path)
+    folder, missing = os.path.split(path)
     try:
         with os.scandir(folder or ".") as entries:
-            return [entry.name for entry in islice(entries, _MOST_BESIDE) if entry.name != own]
+            return [entry.name for entry in islice(entries, _MOST_BESIDE) if entry.name != missing]
     except (OSError, ValueError):
         return []
 

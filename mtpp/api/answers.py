@@ -124,8 +124,8 @@ def explain(
     --------
     >>> import mtpp
     >>> graph = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[1, 1, 0])
-    >>> found = mtpp.explain(mtpp.partition(graph, k=2, bandwidth=1))
-    >>> next(iter(found.sentences())).startswith("It is optimal")
+    >>> explanation = mtpp.explain(mtpp.partition(graph, k=2, bandwidth=1))
+    >>> next(iter(explanation.sentences())).startswith("It is optimal")
     True
     """
     result, false = explainable(answer, graph, words, "explain(file, graph)")

@@ -233,8 +233,8 @@ def serve(
     Examples
     --------
     >>> import mtpp
-    >>> found = mtpp.serve("llama-3-8b", k=4, memory="24GB", dims={"batch": 32, "element_bytes": 2})
-    >>> found.answer.capacity >= found.instance.context
+    >>> front = mtpp.serve("llama-3-8b", k=4, memory="24GB", dims={"batch": 32, "element_bytes": 2})
+    >>> front.answer.capacity >= front.instance.context
     True
     """
     if words["servers"] is None:

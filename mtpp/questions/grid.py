@@ -136,8 +136,8 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
     if text in TRANSFORMERS:
         return TRANSFORMERS[text]
     try:
-        if (found := find_record(text)) is not None:
-            name, record, doubts = found
+        if (configured := find_record(text)) is not None:
+            name, record, doubts = configured
             for doubt in doubts:
                 warnings.warn(doubt, InputWarning, stacklevel=2)
             return transformer_of(record, name)

@@ -375,8 +375,8 @@ def _decoder_of(model: Any, weights: Any) -> _Decoder:
         return _Decoder(served_model(TRANSFORMERS[text]), longest)
     record = find_record(text)
     if record is None:
-        known = [name for name, sizes in TRANSFORMERS.items() if not is_refused(served_model, sizes)]
-        end = nearest(known, text, f"give {', '.join(known)} or a config.json")
+        decoders = [name for name, sizes in TRANSFORMERS.items() if not is_refused(served_model, sizes)]
+        end = nearest(decoders, text, f"give {', '.join(decoders)} or a config.json")
         raise InputError(f"{text}: there is no such decoder{end}")
     return _configured(text, *record, weights)
 

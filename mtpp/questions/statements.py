@@ -183,10 +183,10 @@ def _other_devices(true: Machines, asked: Machines, default: float, time_unit: s
         return f"its devices are {_counted(true)}, you ask for {_counted(asked)}"
     at = [names.index(name) for name in others]
     for t, kind in zip(at, asked.kinds, strict=True):
-        own = true.kinds[t]
-        if own.memory != kind.memory:
-            return unlike(f"memory of {kind.name}", *_apart(own.memory, kind.memory, "bytes"))
-        rates = [default if rate is None else rate for rate in (own.bandwidth, kind.bandwidth)]
+        true_kind = true.kinds[t]
+        if true_kind.memory != kind.memory:
+            return unlike(f"memory of {kind.name}", *_apart(true_kind.memory, kind.memory, "bytes"))
+        rates = [default if rate is None else rate for rate in (true_kind.bandwidth, kind.bandwidth)]
         if rates[0] != rates[1]:
             return unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{time_unit}"))
     between, wanted = true.between, asked.between
@@ -324,10 +324,10 @@ def of_deployment(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
         labels = [",".join(printable(server.label) for server in kinds) for kinds in (question.servers, asked)]
         if labels[0] != labels[1]:
             return unlike("servers", *labels)
-        for own, other in zip(question.servers, asked, strict=True):
-            for name, true in vars(own).items():
+        for server, other in zip(question.servers, asked, strict=True):
+            for name, true in vars(server).items():
                 if true != getattr(other, name) and (name, other.price) != ("price", None):
-                    return unlike(f"{name} of {printable(own.kind)}", true, getattr(other, name))
+                    return unlike(f"{name} of {printable(server.kind)}", true, getattr(other, name))
         return None
 
     def degrees() -> str | None:

@@ -288,8 +288,8 @@ def primal_table(frame: pd.DataFrame) -> Table:
     """Primal integral of each search: its relative excess over the best cost, over time."""
     searches = (frame["kind"] == "heuristic") | (frame["method"] == CERTIFY)
     rows, best = frame[searches & frame["bottleneck"].notna()], frame.groupby("question")
-    known = rows["question"].map(best["bottleneck"].min()), rows["question"].map(best["seconds"].max())
-    values = [primal_integral(*run) for run in zip(rows["points"], *known, strict=True)]
+    least, horizon = rows["question"].map(best["bottleneck"].min()), rows["question"].map(best["seconds"].max())
+    values = [primal_integral(*run) for run in zip(rows["points"], least, horizon, strict=True)]
     return _table_of_seconds("primal-integral", "Primal integral of each search [s]", frame, rows, values)
 
 

@@ -132,13 +132,13 @@ def _gguf(stream: BinaryIO, file: Path, size: int) -> Header:
     for _ in range(count):
         name = _text(stream)
         values[name] = _value(stream, _number(stream, "<I"))
-    found = list(_gguf_tensors(stream, file, tensors))
+    placed = list(_gguf_tensors(stream, file, tensors))
     alignment = values.get("general.alignment", _ALIGNMENT)
     begin = -(-stream.tell() // alignment) * alignment
-    for tensor, offset in found:
+    for tensor, offset in placed:
         if begin + offset + tensor.bytes > size:
             raise InputError(f"{file}: tensor {tensor.name} ends after the file; get the file anew.")
-    return Header([tensor for tensor, _ in found], values)
+    return Header([tensor for tensor, _ in placed], values)
 
 
 def _gguf_tensors(stream: BinaryIO, file: Path, count: int) -> Iterator[tuple[StoredTensor, int]]:

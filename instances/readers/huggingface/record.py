@@ -42,8 +42,8 @@ class Fields:
 
     def value(self, name: str) -> Value:
         """The value of a field; null if it is missing."""
-        own = self.aliases.get(name, name)
-        names = [*(alias for alias, target in self.aliases.items() if target == own), own]
+        field_name = self.aliases.get(name, name)
+        names = [*(alias for alias, target in self.aliases.items() if target == field_name), field_name]
         stated = [candidate for candidate in self.members if candidate in names]
         if stated:  # what is no field of its type is set last, in the order of the file
             return self.members[max(reversed(stated), key=lambda candidate: candidate not in self.defaults)]

@@ -104,7 +104,7 @@ def _with_groups(certificate: FlowCertificate, question: ExactFlow) -> tuple[Exa
                 rates[i][j] = 0.0
     inside = replace(question, kind=list(range(question.n)), capacity=capacity, rates=rates)
     for x, group in enumerate(certificate.groups):
-        held = [own if group_of.get(i) == x else (0, 0) for i, own in enumerate(interval)]
+        held = [layers if group_of.get(i) == x else (0, 0) for i, layers in enumerate(interval)]
         if (passed := _most_passed(inside, held)) > group.in_flight:
             return (
                 question,
@@ -263,8 +263,8 @@ def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock
     largest: dict[tuple[int, ...], Fraction] = {}
     for counts in product(*(range(count + 1) for count in every)):
         clock.raise_if_late()
-        rests = [(own, tuple(map(sub, counts, group))) for group, own in flows.items()]
-        largest[counts] = max((own + largest[rest] for own, rest in rests if min(rest) >= 0), default=Fraction(0))
+        rests = [(passed, tuple(map(sub, counts, group))) for group, passed in flows.items()]
+        largest[counts] = max((passed + largest[rest] for passed, rest in rests if min(rest) >= 0), default=Fraction(0))
     if largest[every] > flow:
         return f"groups that are there together let {as_float(largest[every])!r} pass", brackets
     return None, brackets
