@@ -27,13 +27,15 @@ from mtpp.runs.partition_job import PartitionJob
 from mtpp.runs.workers import WorkersLostError, cluster_workers
 
 LOST = 3
+#: File in the folder of jobs that the later half of them waits for.
+HOLD = "hold"
 _SCHEDULER, _WORKER = "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, eq=False)
 class Touch(Job):
-    """Notes in a file that it was begun; the later half waits for jobs of the first."""
+    """Notes in a file that it was begun; the later half waits for jobs of the first, and as long as there is `HOLD`."""
 
     folder: str
     number: int
@@ -51,6 +53,8 @@ class Touch(Job):
         with (Path(self.folder) / "begun").open("a") as file:
             file.write(f"{self.number}\n")
         time.sleep(self.seconds)
+        while self.waits_for and (Path(self.folder) / HOLD).exists():
+            time.sleep(self.seconds)
         return {"sum": self.number + sum(run["sum"] for run in start)}
 
 

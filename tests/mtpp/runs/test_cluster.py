@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_jobs import LOST, LocalProcesses, check, end, exit_code, load_once, program, survive, wait_for, written
+from cluster_jobs import (
+    HOLD,
+    LOST,
+    LocalProcesses,
+    check,
+    end,
+    exit_code,
+    load_once,
+    program,
+    survive,
+    wait_for,
+    written,
+)
 from own_heuristics import SOUND
 from study_jobs import diamonds
 
@@ -135,8 +147,9 @@ def test_scheduler_worker_and_client_die(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_scheduler_that_stays_away_ends_the_call(tmp_path: Path) -> None:
     """With what to do; the runs that are done are there, and the same call goes on."""
+    (tmp_path / HOLD).touch()
     with LocalProcesses(1) as cluster:
-        client = program(cluster, tmp_path, 30, 0.2)
+        client = program(cluster, tmp_path, 30, 0.05)
         wait_for(lambda: written(tmp_path) >= 10, client)
         end(cluster.scheduler)
         assert exit_code(client) == LOST
@@ -146,7 +159,8 @@ def test_a_scheduler_that_stays_away_ends_the_call(tmp_path: Path) -> None:
         runs = read_runs(tmp_path / "runs.jsonl")
         assert 10 <= len(runs) < 30
         assert {run["error"] for run in runs} == {None}
+        (tmp_path / HOLD).unlink()
         cluster.kill_scheduler()
-        client = program(cluster, tmp_path, 30, 0.2)
+        client = program(cluster, tmp_path, 30, 0.05)
         assert exit_code(client) == 0
     assert sorted(int(run["key"]) for run in read_runs(tmp_path / "runs.jsonl")) == list(range(30))
