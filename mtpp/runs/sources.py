@@ -80,8 +80,6 @@ class Module:
 
     name: str
     path: Path
-    digest: str  # of its syntax tree
-    imports: frozenset[Name]
     bindings: dict[str, Name]  # names that imports give, at the top of the module
     named: tuple[Path, ...]  # paths beside it that its string literals name; files that exist there are its data
     # By the name that is defined, "class.method" for methods; "" holds top-level code with effects, which belongs to
@@ -328,8 +326,8 @@ def parse_module(name: str, path: Path, text: bytes | str, *, in_parts: bool = F
 
     Examples
     --------
-    >>> one, two = (parse_module("m", Path("m.py"), text).digest for text in ("x = 1  # one", "x = 1.0"))
-    >>> one == parse_module("m", Path("m.py"), "'About x.'; x = 1").digest, one == two
+    >>> one, two = (parse_module("m", Path("m.py"), text) for text in ("x = 1  # one", "x = 1.0"))
+    >>> one == parse_module("m", Path("m.py"), "'About x.'; x = 1"), one == two
     (True, False)
     """
     try:
@@ -338,23 +336,25 @@ def parse_module(name: str, path: Path, text: bytes | str, *, in_parts: bool = F
         raise InputError(f"{path}: cannot be read as Python ({error}).") from None
     is_package = path.name == "__init__.py"
     package = name if is_package else name.rpartition(".")[0]
-    hidden = frozenset() if is_package else _for_types(tree)  # a package loads those when it is asked for them
-    nodes = [n for n in ast.walk(tree) if id(n) not in hidden]
-    imports = frozenset(name for n in nodes for name in _imported(n, package))
-    top = {id(n) for statement in tree.body for n in (statement, *getattr(statement, "body", ()))}
-    bindings = {bound: name for n in nodes if id(n) in top for bound, name in _bound(n, package)}
-    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    named = {path.parent / text for text in texts if _FILE_NAME.fullmatch(text)}
-    whole = _part([tree], package)
+    # A package loads what only type checkers read when it is asked for it.
+    shown = [[n] if is_package or not _is_for_types(n) else getattr(n, "orelse", []) for n in tree.body]
+    statements = [n for part in shown for n in part]
+    top = [*statements, *(inner for n in statements for inner in getattr(n, "body", ()))]
+    bindings = {bound: name for n in top for bound, name in _bound(n, package)}
     if in_parts:
         parts = _parts([n for n in tree.body if not _is_for_types(n)], package)
         mentioned = frozenset[str]().union(*(part.names for same in parts.values() for part in same))
         unused = frozenset() if is_package else bindings.keys() - mentioned  # imports that may do something
         parts[""] = (*parts[""], Part("", imports=frozenset(bindings[bound] for bound in unused)))
-    else:  # the beginnings of others' packages may compute
-        beginnings = {(name.rsplit(".", dots)[0], None) for dots in range(1, name.count(".") + 1)}
-        parts = {"": (replace(whole, imports=imports | beginnings),)}
-    return Module(name, path, whole.digest, imports, bindings, tuple(sorted(named)), parts)
+        return Module(name, path, bindings, (), parts)
+    nodes = [n for statement in statements for n in ast.walk(statement)]
+    imports = frozenset(name for n in nodes for name in _imported(n, package))
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    named = {path.parent / text for text in texts if _FILE_NAME.fullmatch(text)}
+    # The beginnings of others' packages may compute.
+    beginnings = {(name.rsplit(".", dots)[0], None) for dots in range(1, name.count(".") + 1)}
+    whole = replace(_part([tree], package), imports=imports | beginnings)
+    return Module(name, path, bindings, tuple(sorted(named)), {"": (whole,)})
 
 
 def _parts(statements: list[ast.stmt], package: str) -> dict[str, tuple[Part, ...]]:
@@ -390,10 +390,10 @@ def _definitions(statement: ast.stmt) -> Iterator[tuple[str, Sequence[ast.AST]]]
 
 def _part(nodes: Sequence[ast.AST], package: str) -> Part:
     words: list[str] = []
+    inner: list[ast.AST] = []
     for node in nodes:
         if not _is_remark(node):
-            _spell(node, words)
-    inner = [n for node in nodes if not _is_remark(node) for n in ast.walk(node)]
+            _spell(node, words, inner)
     names = frozenset(name for n in inner for name in _mentioned(n))
     imports = frozenset(name for n in inner for name in _imported(n, package))
     bases = [n.id for base in getattr(nodes[0], "bases", ()) for n in ast.walk(base) if isinstance(n, ast.Name)]
@@ -417,15 +417,17 @@ def hash_of(words: list[str]) -> str:
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _spell(node: ast.AST, words: list[str]) -> None:
-    """Append the syntax tree to `words`, as texts that are the same in all versions of Python."""
+def _spell(node: ast.AST, words: list[str], naming: list[ast.AST]) -> None:
+    """Append the syntax tree to `words`, the same in all versions of Python, and what names something to `naming`."""
     kind = type(node)
     words.append(kind.__name__)
+    if kind in _NAMING:
+        naming.append(node)
     for field in _fields(kind):
         value = getattr(node, field, None)
         if isinstance(value, ast.AST):
             words.append(field)
-            _spell(value, words)
+            _spell(value, words, naming)
         elif isinstance(value, list):
             if value:
                 words.append(field)
@@ -433,10 +435,14 @@ def _spell(node: ast.AST, words: list[str]) -> None:
                 if not isinstance(item, ast.AST):
                     words.append(repr(item))
                 elif not _is_remark(item):
-                    _spell(item, words)
+                    _spell(item, words, naming)
         elif value is not None:
             words += (field, repr(value))
     words.append(")")
+
+
+#: Syntax in which `_mentioned` or `_imported` sees a name.
+_NAMING = frozenset((ast.Attribute, ast.Constant, ast.Import, ast.ImportFrom, ast.MatchClass, ast.Name))
 
 
 def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
@@ -456,12 +462,6 @@ def _is_remark(node: ast.AST) -> bool:
 def _is_for_types(node: ast.AST) -> bool:
     """Whether a statement is a branch that only type checkers read."""
     return isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
-
-
-def _for_types(tree: ast.Module) -> frozenset[int]:
-    """Identities of the nodes in branches that only type checkers read."""
-    branches = [n for n in tree.body if isinstance(n, ast.If) and _is_for_types(n)]
-    return frozenset(id(n) for branch in branches for part in branch.body for n in ast.walk(part))
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[Name]:
