@@ -34,7 +34,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[ComputationGraph, np.ndarray, np.ndarra
     """A graph, and its distinct edges in any order."""
     graph = draw(graphs(max_nodes=9))
     edges = draw(st.permutations(sorted({(int(u), int(v)) for u, v in graph.edges})))
-    return (graph, *np.array(edges, dtype=np.int64).reshape(-1, 2).T)
+    return (graph, *np.array(edges, dtype=np.int64).reshape(-1, 2).T.copy())  # of the types that are compiled
 
 
 def joined(cluster: np.ndarray) -> tuple[np.ndarray, int]:
@@ -51,7 +51,7 @@ def test_what_is_joined_is_connected_has_room_and_makes_no_cycle(
     n, size = graph.n, np.ones((1, graph.n))
     kind, limit = np.arange(n) % kinds, np.array([most])
     found = [
-        join_by_reach(source, reader, graph.topological_order, size, limit, kind, target),
+        join_by_reach(source, reader, graph.topological_order.copy(), size, limit, kind, target),
         join_by_degree(source, reader, size, limit, kind, target),
         join_by_degree(reader, source, size, limit, kind, target),
     ]
@@ -75,7 +75,7 @@ def test_with_room_for_all_what_is_connected_becomes_one_node(
     graph, source, reader = case
     components = nx.number_connected_components(nx.Graph(graph.to_networkx()))
     while graph.n > components:
-        size, kind, order = np.ones((1, graph.n)), np.zeros(graph.n, dtype=np.int64), graph.topological_order
+        size, kind, order = np.ones((1, graph.n)), np.zeros(graph.n, dtype=np.int64), graph.topological_order.copy()
         group, count = joined(join_by_reach(source, reader, order, size, np.array([np.inf]), kind, 1))
         assert count < graph.n
         graph, _ = merge_graph(graph, group)

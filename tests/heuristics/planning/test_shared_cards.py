@@ -35,13 +35,14 @@ def rng() -> np.random.Generator:
 
 
 def test_never_worse_than_what_the_paper_plans() -> None:
-    """Nor than `improved`, whose plan may lose to SPP's here."""
+    """Nor than `improved`, whose plan may lose to SPP's here; and the same with the same seed."""
     generator = np.random.default_rng(5)
     for _ in range(10):
         instance = replace(random_question(generator, ties=False), samples=None)
         found = improved_on_cards(instance, rng(), None, Effort(orders="unsplit"))
         for planner in (spp(instance.in_paper), improved(instance.in_paper, rng())):
             assert found.time <= on_cards(planner, instance).time * (1 + 1e-9)
+    assert improved_on_cards(instance, rng(), None, Effort(orders="unsplit")).time == found.time
 
 
 def test_the_paper_s_cluster() -> None:
@@ -50,8 +51,6 @@ def test_the_paper_s_cluster() -> None:
     paper = on_cards(spp(instance.in_paper), instance).time
     found = improved_on_cards(instance, rng(), None, Effort(orders="unsplit"))
     assert found.time <= 0.83 * paper
-    again = improved_on_cards(instance, rng(), None, Effort(orders="unsplit"))
-    assert again.time == found.time
 
 
 @pytest.mark.parametrize("orders", ORDERS)

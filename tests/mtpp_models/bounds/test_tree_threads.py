@@ -100,7 +100,10 @@ def test_threads_search_for_the_same_prices() -> None:
 
 @pytest.mark.parametrize("method", ["priced", "priced-quick", "bisection"])
 @pytest.mark.slow
-def test_bounds_of_threads_are_the_same_each_time_and_have_witnesses(method: str) -> None:
+def test_bounds_of_threads_are_the_same_each_time_and_have_witnesses(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mtpp_models.bounds.priced.prices._WORK_BETWEEN", 40)  # four of the nodes of a tree
     instance = Instance(regal_style("barabasi-albert", 10, seed=4), Platform(2 if method == "bisection" else 3, 1.0))
     start = best_of_kahn(instance)
     bounds = [solve(instance, method, SolveOptions(threads=3), start=start).bound for _ in range(2)]
