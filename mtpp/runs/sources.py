@@ -72,6 +72,7 @@ class Use:
     digest: str  # of its parts, and of what imported names mean there
     names: frozenset[str]  # that it mentions
     places: frozenset[Name]  # where what it uses is defined
+    methods: list[str]  # that are parts of a class; each counts if its name is mentioned anywhere
 
 
 @dataclass(frozen=True)
@@ -190,10 +191,11 @@ class Homes:
             taken = [*bound.values(), *(imported for part in parts for imported in part.imports)]
             places: set[Name] = {(module.name, word) for word in ("", *(names & module.parts.keys()))}
             places |= {self.origin(*imported) for imported in taken}
+            methods = module.methods(name)
             if self._is_called_back(module, name):
-                places |= {(module.name, method) for method in module.methods(name)}
+                places |= {(module.name, method) for method in methods}
             digest = hash_of([*(part.digest for part in parts), *(f"{word} {bound[word]}" for word in bound)])
-            self._used[module.name, name] = Use(digest, names, frozenset(places))
+            self._used[module.name, name] = Use(digest, names, frozenset(places), methods)
         return self._used[module.name, name]
 
     def _is_called_back(self, module: Module, name: str) -> bool:
@@ -240,12 +242,16 @@ class Closure:
             elif (target, name) not in self._digests and (self._registries or not _is_registry(target)):
                 use = self._homes.use(module, name)
                 self._digests[target, name] = use.digest
-                for method in module.methods(name):
-                    self._waiting.setdefault(method.removeprefix(f"{name}."), []).append((target, method))
                 self._mentioned |= use.names
                 todo += use.places
-                for word in self._mentioned & self._waiting.keys():
-                    todo += self._waiting.pop(word)
+                for method in use.methods:
+                    word = method.removeprefix(f"{name}.")
+                    if word in self._mentioned:
+                        todo.append((target, method))
+                    else:
+                        self._waiting.setdefault(word, []).append((target, method))
+                for word in use.names:
+                    todo += self._waiting.pop(word, ())
 
     def mention(self, names: Iterable[str]) -> None:
         """Add attribute names that other code mentions; methods with these names count as used."""

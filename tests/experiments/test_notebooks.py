@@ -83,7 +83,7 @@ def test_runs(path: Path, tmp_path: Path, kernel: Any) -> None:
         cell.source = SPENT.sub(lambda spent: f"{spent[1]} = {LESS[spent[1]]}", cell.source).replace(MANY, FEWER)
     anew = f"get_ipython().reset(); get_ipython().run_line_magic('cd', '-q {tmp_path}')"
     notebook.cells.insert(0, nbformat.v4.new_code_cell(anew))
-    NotebookClient(notebook, km=kernel, timeout=300).execute()
+    NotebookClient(notebook, km=kernel, timeout=None).execute()
     assert list(tmp_path.iterdir()) == []
 
 
