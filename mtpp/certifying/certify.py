@@ -33,7 +33,7 @@ from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals
 from mtpp_models.bounds.ideals.lattice import antichain
 from mtpp_models.bounds.priced.bisection import BISECTION
-from mtpp_models.bounds.priced.forests import is_forest
+from mtpp_models.bounds.priced.frontiers import is_forest
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
@@ -262,7 +262,7 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
     def proof(name: str, share: float = 1.0, model: Model | None = None, least: float = 0.0) -> PartitionMethod:
         return _proof(instance, model or find_model(name), name, share, least)
 
-    prices, n = _with(PRICED, Prices()), instance.graph.n
+    prices, n = Prices(), instance.graph.n
     if not instance.is_alike:
         tried = n * instance.k * instance.kinds <= _FEW
         return Methods(
@@ -273,7 +273,7 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
             turns=[
                 search_by("portfolio", 0.1),
                 *([proof("exact", 0.3)] if tried else []),
-                proof(PRICED, 0.8, prices),
+                proof(PRICED, 0.8, _with(PRICED, prices)),
             ],
         )
     # Short turns of ideals and long ones go on where the last one stopped.
@@ -299,19 +299,20 @@ def _turns(
     instance: Instance,
     ideals: PartitionMethod,
     pigeonhole: PartitionMethod,
-    prices: Model,
+    prices: Prices,
     proof: Callable[..., PartitionMethod],
     search_by: Callable[[str, float], PartitionMethod],
 ) -> list[PartitionMethod]:
     """Methods with several turns; `proof` and `search_by` make one from a name and a share of time."""
-    n, k = instance.graph.n, instance.k
+    n, k, priced = instance.graph.n, instance.k, _with(PRICED, prices)
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
     # Of equal branches that stand side by side there may be few up to exchange.
     promising = narrow or (listed and bool(families(instance)))
-    # Of a forest prices of a program prove more, and guessed ones nothing, as the cheapest block of any is known.
-    forest = k > _TWO and listed and is_forest(reduce_instance(instance).instance)
-    other = k > _TWO and not forest
+    # Where sweeps know the cheapest block, prices of a program prove more than guessed ones.
+    reduced = reduce_instance(instance).instance
+    swept = k > _TWO and listed and (is_forest(reduced) or not promising) and prices.sweeps(reduced)
+    other = k > _TWO and not swept
     few = k > _TWO and n * k <= _FEW_PLACES
     # Of wide graphs prices prove more, where they say anything.
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
@@ -328,11 +329,11 @@ def _turns(
         (n <= MOST_PAIRED, pigeonhole),
         (listed and not promising, replace(ideals, share=0.1)),
         (tried, proof("exact+all", 0.05 if k > _TWO else 1.0, least=k * row)),
-        (forest, proof(PRICED, 0.3, prices)),
+        (swept, proof(PRICED, 0.3, priced)),
         (other and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, _with(PRICED_QUICK, QuickPrices()))),
         (few, replace(proof("exact+all", _TO_ITS_END, least=k * row), once=True)),
         (large and other, proof("coarse-2+all", 0.6, least=_TWO * row)),
-        (other and n <= _MOST_PRICED_NODES, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, prices)),
+        (other and n <= _MOST_PRICED_NODES, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, priced)),
         (not large and k > _TWO, proof("coarse-2+all", 1.0, least=_TWO * row)),
         (not (tried or few) and k <= _MOST_BLOCKS, proof("exact+all", 1.0, least=k * row)),
     ]

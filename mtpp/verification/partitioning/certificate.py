@@ -29,7 +29,7 @@ from mtpp.verification.partitioning.exact_instance import (
     shared_blocks,
     with_ends,
 )
-from mtpp.verification.partitioning.forests import forest_bound
+from mtpp.verification.partitioning.frontiers import frontier_bound
 from mtpp.verification.partitioning.ideals import FalseSwapError, Swaps, fits_nowhere, ideals_bound, read_swaps
 from mtpp.verification.partitioning.paths import blocks_lead_below
 from mtpp.verification.partitioning.sides import holds_by_sides
@@ -195,13 +195,13 @@ def _pigeonhole(task: Task, claim: Claim) -> Check:
     return _cuts(task, claim, list(combinations(nodes[: task.exact.k + 1], 2)))
 
 
-def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
-    """The nodes of a bound, by their numbers in `exact`, and a fault of these, if any."""
-    nodes, count = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers(), len(task.group)
+def _nodes(task: Task, claim: Claim, name: str = "nodes") -> tuple[list[int], str]:
+    """The nodes that a member of a bound lists, by their numbers in `exact`, and a fault of these, if any."""
+    nodes, count = claim.parameters.open_members((name,))[name].whole_numbers(), len(task.group)
     for v in nodes:
         if not 0 <= v < count:
-            return [], f"node {v} of parameters.nodes does not exist; there are {count}"
-    twice = "parameters.nodes names a node twice" if len(set(nodes)) < len(nodes) else ""
+            return [], f"node {v} of parameters.{name} does not exist; there are {count}"
+    twice = f"parameters.{name} names a node twice" if len(set(nodes)) < len(nodes) else ""
     return [task.group[v] for v in nodes], twice
 
 
@@ -299,13 +299,12 @@ def _priced(task: Task, claim: Claim) -> Check:
     worth = [Fraction(0)] * question.n
     for g, price in zip(group, prices, strict=True):
         worth[g] += Fraction(price)
-    if "multipliers" not in members and not members["tree"].whole_numbers():
-        proved = forest_bound(question, worth, Fraction(claim.value), task.clock)
-        return (
-            Check(claim, None, "false", proved)
-            if isinstance(proved, str)
-            else _compared(claim, proved, "re-proved by prices of a forest")
-        )
+    if "multipliers" not in members and min(members["tree"].whole_numbers(), default=0) >= 0:
+        order, fault = _nodes(task, claim, "tree")
+        proved = fault or frontier_bound(question, worth, order, Fraction(claim.value), task.clock)
+        if isinstance(proved, str):
+            return Check(claim, None, "false", proved)
+        return _compared(claim, proved, "re-proved by prices and a sweep over the nodes")
     tree = read_tree(claim.parameters, len(group))
     bound = tree_bound(question, group, worth, tree, Fraction(claim.value), task.clock)
     return _compared(claim, bound, f"re-proved by prices and a tree of {len(tree.multipliers)} leaves")

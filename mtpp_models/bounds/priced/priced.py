@@ -18,7 +18,8 @@ ideal, or closed behind.
 
 The proof is destructive: `mtpp_models.bounds.priced.prices` shows that no block which costs less than a goal
 T is worth its share, and then OPT >= T, or it finds some, which correct the prices. Its leaves are kept for other goals
-and prices, and for the next turn. In a forest `mtpp_models.bounds.priced.forests` knows the cheapest block.
+and prices, and for the next turn. Where frontiers are narrow, `mtpp_models.bounds.priced.frontiers` knows the
+cheapest block.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from instances import Bound, Partition, Result
+from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.bounds.priced.forests import ForestPrices, is_forest
+from mtpp_models.bounds.priced.frontiers import FrontierPrices, Step, sweep_of
 from mtpp_models.bounds.priced.kinds import PricesOfKinds
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.prices import BlockTree
@@ -88,7 +89,8 @@ class Prices:
     def __init__(self) -> None:
         self._question: str | None = None
         self._climb: _Climb | None = None
-        self._forest: ForestPrices | None = None
+        self._steps: list[Step] | None = None
+        self._swept: FrontierPrices | None = None
         self._over_kinds = PricesOfKinds()
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
@@ -102,12 +104,11 @@ class Prices:
         upper = min(start.bottleneck, one_block(instance).bottleneck)
         if upper <= floor:
             return Result(PRICED, instance, start, Bound(floor, PRICED))
-        if self._question != instance.key:
-            self._question, self._climb, self._forest = instance.key, None, None
-            if is_forest(instance):
-                self._forest = ForestPrices(start, controls.options.seed, controls.options.threads)
-        if self._forest is not None:
-            return self._in_forest(self._forest, start, floor, upper, controls)
+        if self.sweeps(instance):
+            assert self._steps is not None
+            options = controls.options
+            self._swept = self._swept or FrontierPrices(self._steps, start, options.seed, options.threads)
+            return self._by_sweeps(self._swept, start, floor, upper, controls)
         self._climb = self._climb or _Climb(begin, floor, controls)
         watch = Stopwatch()
         at_its_end = self._climb.go_on(begin, replace(controls, deadline=before_witness(controls.deadline)))
@@ -118,14 +119,21 @@ class Prices:
         witness = proofs.witness | ({"seed": controls.options.seed} if proofs.witness else {})
         return Result(PRICED, instance, start, Bound(value, PRICED, closed, witness))
 
+    def sweeps(self, instance: Instance) -> bool:
+        """Whether sweeps over the nodes know the cheapest blocks of a question, which is then the one to be asked."""
+        if self._question != instance.key:
+            self._question, self._climb, self._swept = instance.key, None, None
+            self._steps = sweep_of(instance)
+        return self._steps is not None
+
     @staticmethod
-    def _in_forest(forest: ForestPrices, start: Partition, floor: float, upper: float, controls: Controls) -> Result:
-        """The bound by prices of a forest; its witness holds whole prices and an empty tree."""
+    def _by_sweeps(swept: FrontierPrices, start: Partition, floor: float, upper: float, controls: Controls) -> Result:
+        """The bound by sweeps; its witness holds whole prices, and as tree the nodes in the order of the sweeps."""
         watch, enough = Stopwatch(), upper * (1 - PROOF_TOLERANCE)
-        for value in forest.improve(enough, controls.deadline):
+        for value in swept.improve(enough, controls.deadline):
             controls.report(Progress(PRICED, watch.passed, None, max(floor, value), None))
-        witness = {"prices": forest.prices.tolist(), "tree": [], "seed": controls.options.seed}
-        value, closed = max(floor, forest.value), forest.value >= enough or forest.is_over
+        witness = {"prices": swept.prices.tolist(), "tree": swept.order, "seed": controls.options.seed}
+        value, closed = max(floor, swept.value), swept.value >= enough or swept.is_over
         return Result(PRICED, start.instance, start, Bound(value, PRICED, closed, witness if value > floor else {}))
 
 
