@@ -205,7 +205,7 @@ def test_a_stage_that_ends_when_its_parent_does() -> None:
             assert process.stdin is not None
             process.stdin.close()
         for process in processes:
-            process.wait(600)
+            process.wait()
 
 
 def test_other_weights_are_not_read(tmp_path: Path, clean: object) -> None:
