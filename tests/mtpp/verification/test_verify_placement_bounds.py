@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.problems.checking import certificate_document, verify
+from mtpp.verification.placement.step_time import Step
 from mtpp.verification.verdict import Verdict
 from mtpp_models.placement.registry import PLACEMENT_MODELS, BoundedPlacement, bound_placement
 
@@ -148,3 +150,11 @@ def test_every_model_has_words_for_what_checks_it() -> None:
     from instances.certificates import PLACE, recheck
 
     assert all(recheck(name, PLACE) for name in PLACEMENT_MODELS)
+
+
+def test_what_crosses_without_a_limit_on_the_rate_takes_no_time() -> None:
+    """Exactly none, as a stated time of a step is compared in whole numbers."""
+    graph = ComputationGraph.from_edges([(0, 1)], [3, 5], [2.0**40, 0])
+    step = Step.exact(PlacementInstance(graph, Machines.alike(2, math.inf)))
+    assert [step.node_time(v, v) * step.unit for v in range(2)] == [3, 5]
+    assert step.move_time(0, 0, 1) == 0
