@@ -119,7 +119,7 @@ def test_trees_that_were_made_prove_the_bound(method: str, instance: Instance, r
     result = solve(instance, method)
     assert result.bound is not None
     witness, value = result.bound.witness, result.bound.value
-    assume("multipliers" in witness)  # of a forest the tree is empty
+    assume("multipliers" in witness)  # of a forest the tree is an order of its nodes
     [found] = check(certificate_document([result]), tmp_path).checks
     assert found.proved is not None
     assert found.proved >= value * (1 - 1e-9)
