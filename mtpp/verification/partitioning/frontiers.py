@@ -25,8 +25,9 @@ from mtpp.verification.partitioning.cuts import CutBound
 from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational
 from mtpp.verification.verdict import Clock
 
-# The goal as a whole number, more than all costs; the largest worth of a block, and entries of all tables together.
-_GOAL, _NONE, _MOST_WORTH, _MOST_ENTRIES = 2**40, 2**60, 2**16, 2**24
+# The goal as a whole number, more than all costs; the largest worth of a block; entries of all tables together, and as
+# how many of them the names of a table count.
+_GOAL, _NONE, _MOST_WORTH, _MOST_ENTRIES, _NAMES = 2**40, 2**60, 2**16, 2**24, 1000
 
 _Ints = NDArray[np.int64]
 # Names of nodes, and by tensor the name of its producer, if it has one, and the names of readers that matter.
@@ -79,10 +80,12 @@ def frontier_bound(
     times = [scaled(tensor.time) for tensor in exact.tensors]
     tables: dict[tuple[_Names, _Known], _Ints] = {((), ()): np.append(np.int64(0), np.full(share, _NONE))}
     for at, v in enumerate(sweep):
-        clock.raise_if_late()
         shift, work = min(share, int(prices[v])), scaled(exact.work[v])
         following: dict[tuple[_Names, _Known], _Ints] = {}
         for (names, tensors), table in tables.items():
+            clock.raise_if_late()
+            if len(following) * (share + _NAMES) > _MOST_ENTRIES:
+                return "parameters.tree is an order of the nodes with too many states"
             joined = np.concatenate((np.repeat(table[:1], shift), table[: share + 1 - shift])) + work
             named = dict(names)
             lowest = max((named[u] for u in exact.before[v] if u in named), default=_BEFORE)
@@ -98,8 +101,6 @@ def frontier_bound(
                 before = following.get(key)
                 following[key] = costs if before is None else np.minimum(before, costs)
         tables = following
-        if len(tables) * (share + 1) > _MOST_ENTRIES:
-            return "parameters.tree is an order of the nodes with too many states"
     [whole] = tables.values()
     least = min(_GOAL, int(whole[share]))
     return CutBound(value * least / _GOAL, value * 3 * len(sweep) / _GOAL, 1)

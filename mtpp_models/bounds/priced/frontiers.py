@@ -113,7 +113,7 @@ def _order(instance: Instance) -> list[int] | None:
     apart, known = ~joined, joined.sum(axis=1)
     np.fill_diagonal(apart, False)
     beside: list[set[int]] = [set() for _ in range(graph.n)]
-    for u, v in graph.edges:
+    for u, v in graph.edges.tolist():
         beside[u].add(v)
         beside[v].add(u)
     left = [len(nodes) for nodes in beside]  # neighbours that are still to come

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -171,6 +172,15 @@ def test_faults_of_a_sweep_are_said() -> None:
     assert sweep_of(instance) is None
 
 
+def test_bug_an_order_was_no_json() -> None:
+    """Of nodes with several edges, whose numbers were numpy's."""
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
+    instance = Instance(ComputationGraph.from_edges(edges, [1.0] * 5, [1.0] * 5), Platform(2, 1.0))
+    steps = sweep_of(instance, 0)
+    assert steps is not None
+    assert sorted(json.loads(json.dumps([step.node for step in steps]))) == [0, 1, 2, 3, 4]
+
+
 def test_bug_a_state_that_leads_nowhere_is_no_error() -> None:
     """Two nodes have places that the path between them, which the sweep meets later, rules out."""
     edges = [(0, 2), (0, 3), (1, 3), (1, 4), (2, 4)]
@@ -182,11 +192,12 @@ def test_bug_a_state_that_leads_nowhere_is_no_error() -> None:
     assert blocks.least == pytest.approx(cheapest(instance, np.array([1.0] * 5)))
 
 
-def test_sweeps_whose_tables_would_fill_the_memory_are_refused() -> None:
-    """All leaves before their common reader."""
+@pytest.mark.parametrize("price", [1, 1000])
+def test_sweeps_whose_tables_would_fill_the_memory_are_refused(price: int) -> None:
+    """All leaves before their common reader, with long tables, and with short ones, whose names fill it."""
     graph = ComputationGraph.from_edges([(v, 40) for v in range(40)], [1.0] * 41, [1.0] * 41)
     exact = ExactInstance.of(Instance(graph, Platform(2, 1.0))).kinds[0]
-    assert "too many states" in str(frontier_bound(exact, [1000] * 41, range(41), Fraction(2), Clock(60.0)))
+    assert "too many states" in str(frontier_bound(exact, [price] * 41, range(41), Fraction(2), Clock(60.0)))
 
 
 def test_the_bound_of_a_grid_is_proved_again() -> None:
