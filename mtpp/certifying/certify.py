@@ -309,7 +309,8 @@ def _turns(
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
     # Of equal branches that stand side by side there may be few up to exchange.
     promising = narrow or (listed and bool(families(instance)))
-    # Where sweeps know the cheapest block, prices of a program prove more than guessed ones.
+    # Where sweeps know the cheapest block, prices of a program prove more than guessed ones. To find out takes up to a
+    # second, and what is narrow is often proved before.
     reduced = reduce_instance(instance).instance
     swept = k > _TWO and listed and (is_forest(reduced) or not promising) and prices.sweeps(reduced)
     other = k > _TWO and not swept
@@ -319,6 +320,11 @@ def _turns(
     tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 3
+    by_sweeps = proof(PRICED, 0.3, priced)
+
+    def late(best: Result, controls: Controls) -> Result | None:
+        return by_sweeps.run(best, controls) if prices.sweeps(reduced) else None
+
     possible = [
         (promising, ideals),
         (n <= MOST_PAIRED and k == _TWO, proof(BISECTION, 0.8)),
@@ -329,7 +335,8 @@ def _turns(
         (n <= MOST_PAIRED, pigeonhole),
         (listed and not promising, replace(ideals, share=0.1)),
         (tried, proof("exact+all", 0.05 if k > _TWO else 1.0, least=k * row)),
-        (swept, proof(PRICED, 0.3, priced)),
+        (swept, by_sweeps),
+        (promising and other and n <= MOST_PAIRED, replace(by_sweeps, run=late)),
         (other and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, _with(PRICED_QUICK, QuickPrices()))),
         (few, replace(proof("exact+all", _TO_ITS_END, least=k * row), once=True)),
         (large and other, proof("coarse-2+all", 0.6, least=_TWO * row)),

@@ -121,6 +121,16 @@ def test_small_models_come_before_prices(n: int, first: str) -> None:
     assert names == [first, *({"exact+all", "priced"} - {first})]
 
 
+def test_bug_a_narrow_grid_was_left_to_guessed_prices() -> None:
+    """Of 10 by 30 nodes, with too many ideals to list; sweeps, which bound wider grids well, had no turn before."""
+    rows, columns = 10, 30
+    edges = [(columns * i + j, columns * i + j + 1) for i in range(rows) for j in range(columns - 1)]
+    edges += [(v, v + columns) for v in range(columns * (rows - 1))]
+    graph = ComputationGraph.from_edges(edges, np.ones(300), np.ones(300))
+    names = [method.name for method in methods_for(Instance(graph, Platform(k=8, bandwidth=1.0))).turns]
+    assert names.index("ideals") < names.index("priced") < names.index("priced-quick")
+
+
 def test_bug_large_graphs_get_no_matrices_of_pairs() -> None:
     """Pigeonhole and prices took half a minute and gigabytes for 10,000 nodes, whatever the time limit."""
     names = {method.name for method in methods_for(Instance(path(6_000), Platform(k=8, bandwidth=1.0))).turns}
