@@ -201,10 +201,10 @@ def missing(path: str | PathLike[str], what: str = "file", rest: str = "", names
 
 def beside(path: str | PathLike[str]) -> list[str]:
     """Names of the first other files in the folder of a path, which need not exist; none if it cannot be read."""
-    folder, missing = os.path.split(path)
+    folder, name = os.path.split(path)
     try:
         with os.scandir(folder or ".") as entries:
-            return [entry.name for entry in islice(entries, _MOST_BESIDE) if entry.name != missing]
+            return [entry.name for entry in islice(entries, _MOST_BESIDE) if entry.name != name]
     except (OSError, ValueError):
         return []
 

@@ -311,7 +311,7 @@ def _turns(
     promising = narrow or (listed and bool(families(instance)))
     # Where sweeps know the cheapest block, prices of a program prove more than guessed ones. To find out takes up to a
     # second, and what is narrow is often proved before.
-    reduced = reduce_instance(instance).instance
+    reduced = reduce_instance(instance).instance if k > _TWO and listed else instance
     swept = k > _TWO and listed and (is_forest(reduced) or not promising) and prices.sweeps(reduced)
     other = k > _TWO and not swept
     few = k > _TWO and n * k <= _FEW_PLACES

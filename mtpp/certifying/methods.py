@@ -135,13 +135,12 @@ def flow_methods(seed: int, *, search_only: bool = False) -> list[Method[FlowIns
         target = None if best.bound is None else best.bound.value * (1 + _JUST_ABOVE)
         return search_flow(best.instance, rng, Limits(controls.deadline, target=target), best.answer)
 
-    behind: FlowAnswer | None = None  # the last answer with bounds
+    bounded: list[FlowAnswer | None] = []  # the answers that have bounds, or none
 
     def prove(best: FlowResult, controls: Controls) -> FlowResult | None:
-        nonlocal behind
-        if behind is not None and best.answer is behind:
+        if bounded and best.answer is bounded[-1]:
             return None
-        behind = best.answer
+        bounded.append(best.answer)
 
         def tell(_: str, flow: float) -> None:
             controls.report(Progress("bounds", 0.0, best.cost, 1 / flow if flow else None, None))

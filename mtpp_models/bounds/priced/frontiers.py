@@ -235,14 +235,15 @@ class FrontierBlocks:
             ).astype(np.int32)
             for step in steps
         ]
-        # (s,) per step: what each state costs more without another node in the block.
-        self._rest: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
-        for earlier, step, fee in zip(steps[-2::-1], steps[:0:-1], self._fees[:0:-1], strict=True):
-            rest = np.full(earlier.states, _NEVER, dtype=np.int64)
-            more = self._rest[-1][step.target] + fee
-            np.minimum.at(rest, step.source[~step.inside], more[~step.inside])
-            self._rest.append(rest)
-        self._rest.reverse()
+        # (c,) per step: what each way costs with all that follows, without another node in the block.
+        self._ends: list[NDArray[np.int64]] = []
+        rest = np.zeros(1, dtype=np.int64)
+        before = [1, *(step.states for step in steps[:-1])]
+        for step, fee, states in zip(steps[::-1], self._fees[::-1], before[::-1], strict=True):
+            self._ends.append(rest[step.target] + fee)
+            rest = np.full(states, _NEVER, dtype=np.int64)
+            np.minimum.at(rest, step.source[~step.inside], self._ends[-1][~step.inside])
+        self._ends.reverse()
 
     @property
     def most_share(self) -> int:
@@ -276,12 +277,12 @@ class FrontierBlocks:
         They cost at most `ceiling`, but for the cheapest; there are few, the cheapest ones.
         """
         rows: list[tuple[int, int, int, int]] = []
-        for at, (step, fee, rest) in enumerate(zip(self._steps, self._fees, self._rest, strict=True)):
+        for at, (step, ends) in enumerate(zip(self._steps, self._ends, strict=True)):
             ways = np.flatnonzero(step.inside)
             if not len(ways):
                 continue
             worth = max(0, self._share - int(self._prices[step.node]))
-            costs = self._tables[at][step.source[ways], worth] + fee[ways] + rest[step.target[ways]]
+            costs = self._tables[at][step.source[ways], worth] + ends[ways]
             least = int(costs.argmin())
             rows.append((int(costs[least]), at, int(step.source[ways[least]]), worth))
         rows.sort()
