@@ -30,6 +30,7 @@ _RECHECKS = {
     PARTITION: {
         "simple": "formula",
         "pinned": "minimum cuts",
+        "levels": "program",
         "pigeonhole": "minimum cuts",
         "ideals": "ideals",
         "carried": "trusted",
@@ -42,6 +43,7 @@ _RECHECKS = {
     KINDS: {
         "simple": "formula",
         "pinned": "minimum cuts",
+        "levels": "program",
         "ideals": "ideals",
         "priced": "trusted",
         "stated": "trusted",
@@ -83,6 +85,7 @@ WITNESSES: dict[str, tuple[str, ...]] = {
     "ticks": ("groups",),
     "prices": ("devices", "links"),
     "pinned": ("nodes",),
+    "levels": ("nodes", "turn"),
     "pigeonhole": ("nodes",),
     "ideals": ("swaps",),
     "carried": ("from_k", "value", "proof"),

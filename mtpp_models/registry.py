@@ -10,6 +10,7 @@ from instances.errors import OneKindError, Registry, find, unknown
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.cuts import pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
+from mtpp_models.bounds.levels import LEVELS, levels
 from mtpp_models.bounds.priced.bisection import BISECTION, bisection
 from mtpp_models.bounds.priced.priced import priced
 from mtpp_models.bounds.priced.quick import priced_quick
@@ -42,9 +43,17 @@ _ALGORITHMS = (
     ),
     Algorithm(
         "pinned",
-        "minimum cut around each node; in tight memory, what lies before it and behind it",
+        "minimum cut around each node",
         "this project, mtpp_models/bounds/cuts.py",
         _timed(pinned),
+        in_order=True,
+        kinds="any",
+    ),
+    Algorithm(
+        LEVELS,
+        "what blocks can hold up to each node of a path, where memory is tight",
+        "this project, mtpp_models/bounds/levels.py",
+        _timed(levels),
         in_order=True,
         kinds="any",
     ),

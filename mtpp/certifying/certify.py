@@ -32,6 +32,7 @@ from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals
 from mtpp_models.bounds.ideals.lattice import antichain
+from mtpp_models.bounds.levels import LEVELS
 from mtpp_models.bounds.priced.bisection import BISECTION
 from mtpp_models.bounds.priced.frontiers import is_forest
 from mtpp_models.bounds.priced.priced import PRICED, Prices
@@ -39,7 +40,7 @@ from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import Model, find_model
-from mtpp_models.simple import as_answer
+from mtpp_models.simple import as_answer, one_block
 from mtpp_models.solve_model import tells_of_question
 from mtpp_models.solvers.highs import forget_threads
 from mtpp_models.solvers.interface import Controls
@@ -263,6 +264,9 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
         return _proof(instance, model or find_model(name), name, share, least)
 
     prices, n = Prices(), instance.graph.n
+    # Where one device would hold all, memory hardly matters.
+    tight = instance.has_overflow and not one_block(instance).fits
+    by_levels = [proof(LEVELS, 0.2)] if tight else []
     if not instance.is_alike:
         tried = n * instance.k * instance.kinds <= _FEW
         return Methods(
@@ -272,6 +276,7 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
             short=[],
             turns=[
                 search_by("portfolio", 0.1),
+                *by_levels,
                 *([proof("exact", 0.3)] if tried else []),
                 proof(PRICED, 0.8, _with(PRICED, prices)),
             ],
@@ -291,7 +296,7 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
             *([pigeonhole] if n <= _MOST_SHORT_PAIRS else []),
             search_by("local-search"),
         ],
-        turns=_turns(instance, ideals, pigeonhole, prices, proof, search_by),
+        turns=[*by_levels, *_turns(instance, ideals, pigeonhole, prices, proof, search_by)],
     )
 
 
@@ -370,7 +375,7 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
             instance, able, controls.options, start=best.partition, known=controls.known, on_progress=controls.report
         )
 
-    counted = name in ("simple", "pinned", "pigeonhole", IDEALS)
+    counted = name in ("simple", "pinned", LEVELS, "pigeonhole", IDEALS)
     return Method(name, run, share, counted=counted, exact=tells_of_question(model), solver=by_solver, least=least)
 
 

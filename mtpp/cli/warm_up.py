@@ -192,7 +192,7 @@ def _cuts() -> Iterator[str]:
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.formulations.superblocks import EXACT
 
-    yield from _bounds(("simple", "pinned", "pigeonhole"))
+    yield from _bounds(("simple", "pinned", "levels", "pigeonhole"))
     yield "exact+all"
     find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
     EXACT.strengthened(Strengthening.of("all")).prepare(*_question(), 0.0, Deadline())

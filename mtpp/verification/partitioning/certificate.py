@@ -31,8 +31,8 @@ from mtpp.verification.partitioning.exact_instance import (
 )
 from mtpp.verification.partitioning.frontiers import frontier_bound
 from mtpp.verification.partitioning.ideals import FalseSwapError, Swaps, fits_nowhere, ideals_bound, read_swaps
+from mtpp.verification.partitioning.levels import MOST, holds_by_levels
 from mtpp.verification.partitioning.paths import blocks_lead_below
-from mtpp.verification.partitioning.sides import holds_by_sides
 from mtpp.verification.verdict import (
     Check,
     Clock,
@@ -172,17 +172,29 @@ def _shares(task: Task, claim: Claim) -> list[Fraction] | None:
 
 
 def _pinned(task: Task, claim: Claim) -> Check:
-    """Prove a claim again by the sides of its first node, or by minimum cuts around it."""
+    """Prove a claim again by minimum cuts around its node."""
     nodes, fault = _nodes(task, claim)
     if not fault and not nodes:
         fault = "parameters.nodes has no node"
     if fault:
         return Check(claim, None, "false", fault)
-    value = Fraction(claim.value)
-    for goal in (value, value - slack(value)):
-        if holds_by_sides(task.exact, nodes, goal, task.clock):
-            return Check(claim, goal, "re-proved by what lies before its node and behind it")
     return _cuts(task, claim, [(v,) for v in nodes[:1]])
+
+
+def _levels(task: Task, claim: Claim) -> Check:
+    """Prove a claim again by what blocks can hold up to each of its nodes, which lie on a path."""
+    (nodes, fault), (turn, other) = _nodes(task, claim), _nodes(task, claim, "turn")
+    path, value = list(dict.fromkeys(nodes)), Fraction(claim.value)
+    if len(path) > MOST:
+        fault = f"parameters.nodes has {len(path)} nodes; it takes {MOST} at most"
+    elif not (other or len(turn) == 1 and turn[0] in path):
+        other = "parameters.turn is not one of parameters.nodes"
+    if fault := fault or other:
+        return Check(claim, None, "false", fault)
+    for goal in (value, value - slack(value)):
+        if goal > 0 and holds_by_levels(task.exact, path, turn[0], goal, task.clock):
+            return Check(claim, goal, f"re-proved by the levels of a path of {len(path)} nodes")
+    return Check(claim, None, "false", f"{claim.value!r} is claimed, but the levels of its path do not prove it")
 
 
 def _pigeonhole(task: Task, claim: Claim) -> Check:
@@ -337,6 +349,7 @@ def _stated(_task: Task, claim: Claim) -> Check:
 CHECKERS: dict[str, Checker] = {
     "simple": _simple,
     "pinned": _pinned,
+    "levels": _levels,
     "pigeonhole": _pigeonhole,
     "ideals": _ideals,
     "carried": _other_k,

@@ -41,12 +41,27 @@ _Bools = NDArray[np.bool_]
 _States = NDArray[np.int8]
 
 
-class CutNetwork(NamedTuple):
-    """Data of a question; the nodes of the graph come first, those of tensors and shared parameters behind them."""
+class Arcs(NamedTuple):
+    """Arcs of a network in compressed rows, each with its reverse."""
 
     start: _Ints  # (N + 1,): the arcs of node v are ``start[v]`` to ``start[v + 1]``
     head: _Ints  # (a,): where each arc leads
     mate: _Ints  # (a,): the reverse of each arc
+
+    @classmethod
+    def of(cls, tail: _Ints, head: _Ints, nodes: int) -> tuple[Arcs, _Ints]:
+        """Arcs from `tail` to `head` and, behind these, their reverses; and the order in which they now are."""
+        tails = np.concatenate((tail, head))
+        order = np.argsort(tails, kind="stable")
+        place = np.argsort(order)
+        rows = np.searchsorted(tails[order], np.arange(nodes + 1))
+        return cls(rows, np.concatenate((head, tail))[order], np.roll(place, len(tail))[order]), order
+
+
+class CutNetwork(NamedTuple):
+    """Data of a question; the nodes of the graph come first, those of tensors and shared parameters behind them."""
+
+    arcs: Arcs
     along: NDArray[np.int8]  # (a,): 1 where an edge of the graph leads the same way, 2 where one leads back, else 0
     capacity: _Ints  # (a,)
     work: _Ints  # (N,): of nodes; and of parameters that several nodes share
@@ -76,7 +91,7 @@ def least_cost(
     """
     state = decided.copy()
     n = len(state)
-    before, behind = _marked(state, IN, network.before), _marked(state, IN, network.behind)
+    before, behind = reached(state == IN, network.before), reached(state == IN, network.behind)
     if not _close(state, before, behind, network, apart_start, apart):
         return network.goal
     supply, drain = np.zeros(len(network.work), dtype=np.int64), network.work.copy()
@@ -102,13 +117,27 @@ def least_cost(
     fixed += _constant(network.constant, state)
     capacity = network.capacity.copy()
     for a in range(len(capacity)):
-        w = network.head[a]
+        w = network.arcs.head[a]
         if (network.along[a] == _FORWARD and before[w]) or (network.along[a] == _BACKWARD and behind[w]):
             capacity[a] += _UNLIMITED
+    return min(network.goal, fixed + flow_value(network.arcs, capacity, supply, drain, network.goal - fixed))
+
+
+@compiled
+def flow_value(arcs: Arcs, capacity: _Ints, supply: _Ints, drain: _Ints, limit: int) -> int:
+    """Value of a flow from supplies to drains, at least the limit if one is; no cut is below it.
+
+    Parameters
+    ----------
+    arcs : Arcs
+    capacity : (a,) integers
+        Below 2^62, as are `supply` and `drain`, (N,).
+    limit : int
+        Below 2^60.
+    """
     residual, excess, spare = capacity.copy(), supply.copy(), drain.copy()
-    _push(network, residual, excess, spare, network.goal - fixed)
-    flow = _checked_value(network, capacity, residual, supply, excess, drain, spare)
-    return min(network.goal, fixed + flow)
+    _push(arcs, residual, excess, spare, limit)
+    return _checked_value(arcs, capacity, residual, supply, excess, drain, spare)
 
 
 @compiled
@@ -137,13 +166,13 @@ def _constant(constant: _Ints, state: _States) -> int:
 
 
 @compiled
-def _marked(state: _States, mark: int, rows: tuple[_Ints, _Ints]) -> _Bools:
-    """(n,) booleans: the nodes whose state is `mark`, and all nodes reachable from them by the rows."""
+def reached(nodes: _Bools, rows: tuple[_Ints, _Ints]) -> _Bools:
+    """(n,) booleans: some nodes, and all nodes reachable from them by the rows."""
     start, after = rows
-    marked = state == mark
-    queue = np.empty(len(state), dtype=np.int64)
+    marked = nodes.copy()
+    queue = np.empty(len(nodes), dtype=np.int64)
     size = 0
-    for v in range(len(state)):
+    for v in range(len(nodes)):
         if marked[v]:
             queue[size] = v
             size += 1
@@ -183,7 +212,7 @@ def _close(
         for v in range(n):
             if state[v] == OUT and near[v]:
                 ends[v] = OUT
-        cut_off = _marked(ends, OUT, rows)
+        cut_off = reached(ends == OUT, rows)
         for v in range(n):
             if cut_off[v]:
                 if state[v] == IN:
@@ -193,14 +222,14 @@ def _close(
 
 
 @compiled
-def _push(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, limit: int) -> None:
+def _push(arcs: Arcs, residual: _Ints, excess: _Ints, spare: _Ints, limit: int) -> None:
     """Push flow from supplies to drains on shortest paths (Dinic, 1970), in place, until `limit` or no path is left."""
-    start, head, mate = network.start, network.head, network.mate
+    start, head, mate = arcs
     size = len(spare)
     level, queue = np.zeros(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     arc, path = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     total = 0
-    while total < limit and _levels(network, residual, excess, spare, level, queue):
+    while total < limit and _levels(arcs, residual, excess, spare, level, queue):
         arc[:] = start[:size]
         for source in range(size):
             while excess[source] > 0 and level[source] > 0 and total < limit:
@@ -231,9 +260,9 @@ def _push(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, lim
 
 
 @compiled
-def _levels(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
+def _levels(arcs: Arcs, residual: _Ints, excess: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
     """Set `level` to 1 + the number of arcs to the nearest drain, 0 without a path; return whether a supply has one."""
-    start, head, mate = network.start, network.head, network.mate
+    start, head, mate = arcs
     size, reaches = 0, False
     level[:] = 0
     for v in range(len(spare)):
@@ -255,17 +284,17 @@ def _levels(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, l
 
 @compiled
 def _checked_value(
-    network: CutNetwork, capacity: _Ints, residual: _Ints, supply: _Ints, excess: _Ints, drain: _Ints, spare: _Ints
+    arcs: Arcs, capacity: _Ints, residual: _Ints, supply: _Ints, excess: _Ints, drain: _Ints, spare: _Ints
 ) -> int:
     """Value of a flow; 0 if it violates capacities or conservation."""
     value = 0
     for v in range(len(drain)):
         gone = 0
-        for a in range(network.start[v], network.start[v + 1]):
+        for a in range(arcs.start[v], arcs.start[v + 1]):
             pushed = capacity[a] - residual[a]
-            mate = network.mate[a]
+            mate = arcs.mate[a]
             back = capacity[mate] - residual[mate]
-            if residual[a] < 0 or pushed + back != 0 or network.head[mate] != v or network.mate[mate] != a:
+            if residual[a] < 0 or pushed + back != 0 or arcs.head[mate] != v or arcs.mate[mate] != a:
                 return 0
             gone += pushed
         comes, arrives = supply[v] - excess[v], drain[v] - spare[v]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.json_files import Value
-from mtpp.verification.partitioning.cut_kernels import IN, OUT, SHARE, CutNetwork, least_cost
+from mtpp.verification.partitioning.cut_kernels import IN, OUT, SHARE, Arcs, CutNetwork, least_cost
 from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational, at_most, reachable, with_ends
 from mtpp.verification.verdict import Clock
 
@@ -71,14 +71,14 @@ class BlockCuts:
         both = [pair for u, v in pairs for pair in ((u, v), (v, u))]
         self._n = exact.n
         self._weights = np.full(exact.n, SHARE) if weights is None else np.array(weights, dtype=np.int64)
-        self._apart = _rows(exact.n, both)
+        self._apart = rows_of_pairs(exact.n, both)
         counted = parts if exact.may_overflow else (Fraction(0),)
         networks = [_network(exact, goal / exact.unit, part) for part in counted]
         self._networks = [network for network in networks if network is not None]
         #: By how much a minimum cut may be above what is said of it: each capacity is rounded down. All of the goal
         #: where a network would have too few digits.
         self.lost = goal * max(
-            Fraction(1) if network is None else Fraction(len(network.head) + len(network.work), network.goal)
+            Fraction(1) if network is None else Fraction(len(network.arcs.head) + len(network.work), network.goal)
             for network in networks
         )
 
@@ -209,27 +209,22 @@ def _compressed(
     """The network, with arcs and their reverses as compressed rows by tail; the first `edges` arcs are of the graph."""
     tail, head, forward, backward = np.array(arcs, dtype=np.int64).reshape(-1, 4).T
     count = len(tail)
-    tails, heads = np.concatenate((tail, head)), np.concatenate((head, tail))
     along = np.zeros(2 * count, dtype=np.int8)
     along[:edges], along[count : count + edges] = 1, 2
-    order = np.argsort(tails, kind="stable")
-    place = np.empty(2 * count, dtype=np.int64)
-    place[order] = np.arange(2 * count)
+    rows, order = Arcs.of(tail, head, len(drains))
     return CutNetwork(
-        start=np.searchsorted(tails[order], np.arange(len(drains) + 1)),
-        head=heads[order],
-        mate=np.roll(place, count)[order],
+        arcs=rows,
         along=along[order],
         capacity=np.concatenate((forward, backward))[order],
         work=np.array(drains, dtype=np.int64),
         constant=np.array(constant, dtype=np.int64),
         goal=goal,
-        behind=_rows(n, pairs),
-        before=_rows(n, [(v, u) for u, v in pairs]),
+        behind=rows_of_pairs(n, pairs),
+        before=rows_of_pairs(n, [(v, u) for u, v in pairs]),
     )
 
 
-def _rows(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[_Ints, _Ints]:
+def rows_of_pairs(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[_Ints, _Ints]:
     """Pairs as compressed rows, by their first numbers."""
     ordered = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
     return np.searchsorted(ordered[:, 0], np.arange(n + 1)), np.ascontiguousarray(ordered[:, 1])

@@ -1,0 +1,433 @@
+r"""Lower bound on the bottleneck by what blocks can hold up to each node of a path.
+
+**Levels.** Let :math:`w_1, \dots, w_m` lie on one path of the graph. What the first blocks of a partition hold together
+is closed under predecessors; call it a front. Its level is 0 without nodes, m + 2 with all nodes, and else 1 and the
+number of :math:`w_j` in it. A front of level ℓ *must* hold :math:`w_{ℓ-1}` and all before it, and *may* hold what is
+neither :math:`w_ℓ` nor behind it. So a block between fronts of levels a and b must hold the nodes that no front of
+level a may and each front of level b must, and may hold those that some front of level b may and not all of level a
+must.
+
+**Cost of a block.** A block S from level a to level b costs at least what it must hold costs by work and bytes alone.
+It receives at least the tensors that the cheapest front of level a cuts, of those whose readers there are surely in S,
+and sends at least what the cheapest front of level b cuts, of those whose producers are: two minimum cuts,
+:math:`\mathrm{comm}(a, b)`. Its peak is at least what a node in it needs; and of the tensors written up to
+:math:`w_j` in S and read from there on, each is live while :math:`w_j` runs, or sent or received, unless it passes S by
+(`_Levels._passing`).
+
+**What blocks hold.** Let all blocks cost less than T, with a memory of M bytes and the bandwidth B. Then
+
+.. math::
+
+    \mathrm{work}(S) &< T - \mathrm{comm}(a, b)\\
+    \mathrm{work}(S) + \tfrac1B \mathrm{held}(S) &< T + \tfrac1B M - \mathrm{comm}(a, b) - \tfrac1B \mathrm{peak}(a, b).
+
+A dynamic program over the number of blocks and the level adds up the most that fronts can hold. No partition costs less
+than T if that is less than what they must hold, at the latest at level m + 2.
+
+Of a parameter with several users, those of a chain hold a copy each: one lies behind the other, and the two with all
+between them cost T or more by work and bytes, so that no two of them share a block. Where a block must hold some user
+and may hold none of the chain, it has less room by a copy.
+
+**Tensors that turn.** In training most tensors pass one node, the turn, and come back from there. Of those that pass
+:math:`w_t`, a block that ends before pays for what it writes, and one that begins behind it for what it reads. So their
+times are added to the work of their producers and of a reader each, and only the block with :math:`w_t` is given back
+what both its ends may lie in: once while :math:`w_t` runs, where it is live, and else twice. Both ways of counting hold
+at a time.
+
+Over kinds of devices the largest memories, the least works and the fastest link are those of a relaxation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from instances import Bound, ComputationGraph, Instance, Partition, Result
+from instances.deadline import Deadline
+from instances.graph.tensors import FloatArray, IntArray
+from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reached_from
+from mtpp_models.simple import simple_bound
+
+LEVELS = "levels"
+
+# Nodes of the path that count, first and then, and steps of bisection.
+_MOST, _STEPS = (64, 256), 22
+# Cuts that differ by less than this part of the cutoff count as equal; what sums of floats may be off by.
+_EQUAL, _ROUNDING = 2e-3, 1e-11
+# All tensors together as a capacity.
+_CAPACITY = 2.0**50
+
+
+def levels(start: Partition, deadline: Deadline | None = None) -> Result:
+    """The bound by levels of a longest path, at most the bottleneck of the start; its witness names the nodes.
+
+    Few nodes of the path come first, and all that count where time is left.
+    """
+    instance, cutoff, deadline = start.instance, start.bottleneck, deadline or Deadline()
+    best = simple_bound(instance)
+    if cutoff <= best.value or np.isinf(max(instance.bandwidths)):
+        return Result(LEVELS, instance, start, best)
+    depth, before = _longest_paths(instance.graph)
+    for most in _MOST:
+        path = _thinned_path(depth, before, most)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bounds = _Levels(instance, path, depth, cutoff, deadline)
+            value = bounds.best(best.value, cutoff)
+        if value > best.value:
+            best = Bound(value, LEVELS, witness={"nodes": path, "turn": [path[bounds.turn - 2]]})
+        best = replace(best, optimal=bounds.finished and (len(path) < most or most == _MOST[-1]))
+        if deadline.passed or best.optimal or best.value >= cutoff:
+            break
+    return Result(LEVELS, instance, start, best)
+
+
+def _longest_paths(graph: ComputationGraph) -> tuple[IntArray, IntArray]:
+    """(n,) number of edges of a longest path to each node, and the node before it on that path or -1."""
+    start, successors = (rows.tolist() for rows in graph.successors)
+    depth, before = [0] * graph.n, [-1] * graph.n
+    for v in graph.topological_order.tolist():
+        for u in successors[start[v] : start[v + 1]]:
+            if depth[v] + 1 > depth[u]:
+                depth[u], before[u] = depth[v] + 1, v
+    return np.array(depth), np.array(before)
+
+
+def _thinned_path(depth: IntArray, before: IntArray, most: int) -> list[int]:
+    """Nodes of a path with the most nodes, evenly thinned to `most`."""
+    path = [int(np.argmax(depth))]
+    while before[path[-1]] >= 0:
+        path.append(int(before[path[-1]]))
+    places = np.linspace(len(path) - 1, 0, min(len(path), most)).astype(np.int64)
+    return [path[place] for place in places.tolist()]
+
+
+class _Count(NamedTuple):
+    """A way to count tensors, (L, L) arrays from level a to level b [time units]."""
+
+    work: FloatArray  # (n,): of each node, with the tensors that count as work
+    comm: FloatArray  # least time to receive and send the other tensors
+    load: FloatArray  # least such time and peak together
+    back: FloatArray  # what counts as work and is neither sent nor received if both its ends are in the block
+
+
+class _Line(NamedTuple):
+    """A sum over the nodes of a front that the goal limits."""
+
+    most: FloatArray  # (L, L): that a block from level a to level b can add to it; -inf where there is none
+    must: FloatArray  # (L,): of what a front of each level must hold
+    may: FloatArray  # (L,): of what it may hold
+    has_room: bool  # whether `most` is without the memory
+
+
+class _Levels:
+    """What a block holds and costs from level to level, in time units; bytes as the time to move them."""
+
+    def __init__(
+        self, instance: Instance, path: Sequence[int], depth: IntArray, cutoff: float, deadline: Deadline
+    ) -> None:
+        graph, machines, pace = instance.graph, instance.machines, 1.0 / max(instance.bandwidths)
+        self._graph, self._path, self._depth = graph, path, depth
+        self._cutoff, self._deadline, self.finished = cutoff, deadline, True
+        memories = np.repeat([kind.memory for kind in machines.kinds], machines.counts)
+        self._rooms = np.resize(memories, instance.k) if instance.is_alike else np.sort(memories)[::-1][: instance.k]
+        self._rooms = self._rooms * pace
+        self._work: FloatArray = instance.work.min(axis=0)
+        self._held, self._time = graph.held_bytes * pace, graph.tensors.bytes * pace
+        buffer = instance.activation_buffer
+        self._need: FloatArray = (instance.needs if buffer is None else np.full(graph.n, buffer)) * pace
+        self._in_order = buffer is None and instance.need is None and not instance.by_need
+        self._size = len(path) + 3
+        self._may, self._must = self._levels_of_nodes()
+        self._shared = [(p.bytes * pace, self._in_line(p.users)) for p in graph.parameters if p.users and p.bytes > 0]
+        self._ends = [_least_above(self._may[users], self._must[users], self._size) for _, users in self._shared]
+        self._between = cache(self._cost_between)
+        pairs = [(p, v) for p, (_, users) in enumerate(self._shared) for v in users]
+        self._used, self._user = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        self._sizes = np.array([size for size, _ in self._shared], dtype=np.float64)
+        shared = np.zeros((self._size, self._size + 1))
+        for (size, _), end in zip(self._shared, self._ends, strict=True):
+            shared[np.arange(self._size), end] += size
+        self._surely_held = self._within(self._held, np.add) + np.cumsum(shared, axis=1)[:, :-1]
+        self._surely_works = self._within(self._work, np.add)
+        needs = self._within(self._need, np.maximum)
+        self.turn, reader = self._turn()
+        nothing = np.zeros(len(self._time), dtype=np.bool_)
+        turns = [nothing, reader >= 0] if (reader >= 0).any() else [nothing]
+        self._counts = [self._count(far, reader, needs) for far in turns]
+
+    def best(self, low: float, cutoff: float) -> float:
+        """The largest bound up to the cutoff, by bisection; `low` if not higher."""
+        if not self._holds(low):
+            return low
+        if self._holds(cutoff):
+            return cutoff
+        high = cutoff
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._holds(middle) else (low, middle)
+        return low
+
+    def _levels_of_nodes(self) -> tuple[IntArray, IntArray]:
+        """(n,) least level of a front that may hold each node, and least level of which each front must hold it."""
+        graph, on_path = self._graph, np.zeros(self._graph.n, dtype=np.int64)
+        on_path[self._path] = np.arange(2, self._size - 1)
+        may, must = np.maximum(on_path, 1).tolist(), np.where(on_path > 0, on_path, self._size - 1).tolist()
+        start, successors = (rows.tolist() for rows in graph.successors)
+        order = graph.topological_order.tolist()
+        for v in order:
+            for u in successors[start[v] : start[v + 1]]:
+                may[u] = max(may[u], may[v])
+        for v in reversed(order):
+            must[v] = min([must[v], *(must[u] for u in successors[start[v] : start[v + 1]])])
+        return np.array(may), np.array(must)
+
+    def _in_line(self, users: Sequence[int]) -> list[int]:
+        """Distinct nodes by their depth, then by number."""
+        return sorted(set(users), key=lambda v: (int(self._depth[v]), v))
+
+    def _within(self, values: FloatArray, combine: np.ufunc) -> FloatArray:
+        """(L, L) values of the nodes that a block from level a to level b must hold, added or otherwise combined."""
+        table = np.zeros((self._size + 1, self._size))
+        combine.at(table, (self._may, self._must), values)
+        return _from_below(combine.accumulate(table, axis=1), combine)
+
+    def _turn(self) -> tuple[int, IntArray]:
+        """The level at which most bytes pass, and (t,) a reader of each tensor that passes there, or -1."""
+        tensors, rows = self._graph.tensors, self._graph.edge_tensor
+        made, read = self._must[tensors.producer], self._may[tensors.consumers]
+        last = np.zeros(len(self._time), dtype=np.int64)
+        np.maximum.at(last, rows, read)
+        passing, long = np.zeros(self._size + 1), np.flatnonzero(last >= made)
+        np.add.at(passing, made[long], self._time[long])
+        np.subtract.at(passing, last[long] + 1, self._time[long])
+        turn = int(np.argmax(np.cumsum(passing)[2 : self._size - 1])) + 2
+        node, reader = self._path[turn - 2], np.full(len(self._time), -1)
+        beside = (tensors.producer[rows] != node) & (tensors.consumers != node)
+        edges = np.flatnonzero((made[rows] <= turn) & (read >= turn) & beside)
+        edges = edges[np.lexsort((tensors.consumers[edges], self._depth[tensors.consumers[edges]]))]
+        reader[rows[edges]] = tensors.consumers[edges]
+        return turn, reader
+
+    def _count(self, far: BoolArray, reader: IntArray, needs: FloatArray) -> _Count:
+        """Count the tensors of a (t,) mask as work, and the others as they are cut."""
+        rest, size = np.where(far, 0.0, self._time), self._size
+        passing, at_turn = self._passing(rest) if self._in_order else (np.zeros((size, size)),) * 2
+        comm = self._least_comm(rest)
+        load = np.maximum(needs + comm, passing)
+        if not far.any():
+            return _Count(self._work, comm, load, np.zeros((size, size)))
+        makers, readers = self._graph.tensors.producer[far], reader[far]
+        work = self._work.copy()
+        np.add.at(work, makers, self._time[far])
+        np.add.at(work, readers, self._time[far])
+        ends = np.zeros((size + 1, size))
+        np.add.at(ends, (self._must[makers], self._may[readers]), self._time[far])
+        back = _from_below(np.cumsum(ends, axis=1), np.add)
+        back[self.turn :], back[:, : self.turn] = 0.0, 0.0
+        return _Count(work, comm, np.maximum(load - 2 * back, at_turn - back), back)
+
+    def _passing(self, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(L, L) largest sum of tensors live at a node of the path, sent or received there; and that at the turn."""
+        graph, tensors, size = self._graph, self._graph.tensors, self._size
+        may, must = self._may[tensors.producer], self._must[tensors.producer]
+        reads, ends = self._may[tensors.consumers], self._must[tensors.consumers]
+        largest, at_turn = np.zeros((size, size)), np.zeros((size, size))
+        for level, node in enumerate(self._path, 2):
+            edges = np.flatnonzero((must[graph.edge_tensor] <= level) & (reads >= level))
+            end = np.full(len(times), size)
+            np.minimum.at(end, graph.edge_tensor[edges], ends[edges])
+            passes = tensors.producer == node
+            passes[graph.edge_tensor[edges]] = True
+            passes &= times > 0
+            # A tensor may pass a block by if it may be written before and read behind it.
+            table = np.zeros((size, size + 1))
+            np.add.at(table, (may[passes], end[passes]), times[passes])
+            past = np.cumsum(np.cumsum(table[:level], axis=0)[:, ::-1], axis=1)[:, ::-1]
+            live = times[passes].sum() - past[:, level + 1 :]
+            np.maximum(largest[:level, level:], live, out=largest[:level, level:])
+            if level == self.turn:
+                at_turn[:level, level:] = live
+        return largest, at_turn
+
+    def _least_comm(self, times: FloatArray) -> FloatArray:
+        """(L, L) least time to receive and send tensors, by minimum cuts of fronts."""
+        cuts = _FrontCuts(self._graph, times, self._may, self._must, _EQUAL * self._cutoff)
+        received, sent = np.zeros((self._size, self._size)), np.zeros((self._size, self._size))
+        for level in range(1, self._size - 1):
+            if self._deadline.passed:
+                self.finished = False
+                break
+            received[level, level:] = cuts.received(level, self._size)
+            sent[level::-1, level] = cuts.sent(level)
+        return received + sent
+
+    def _holds(self, goal: float) -> bool:
+        """Whether every partition has a block that costs at least the goal."""
+        most, whole, size = self._rooms[0], self._counts[0], self._size
+        lines, doubt = self._lines(goal, most), _ROUNDING * (goal + (self._rooms.sum() if np.isfinite(most) else 0.0))
+        surely = self._surely_works + np.maximum(whole.comm, self._surely_held + whole.load - most)
+        impossible = np.tri(size, k=-1, dtype=np.bool_) | (surely * (1 - _ROUNDING) >= goal)
+        for line in lines:
+            line.most[impossible] = -np.inf
+            doubt += _ROUNDING * line.may[-1]
+        sums, room = [np.where(np.arange(size) == 0, 0.0, -np.inf) for _ in lines], 0.0
+        for more in self._rooms:
+            room += more
+            short = np.zeros(size, dtype=np.bool_)
+            for i, line in enumerate(lines):
+                extra = room if line.has_room else 0.0
+                sums[i] = np.minimum((sums[i][:, None] + line.most).max(axis=0), line.may - extra)
+                short |= sums[i] + extra < line.must - doubt
+            for total in sums:
+                total[short] = -np.inf
+        return not np.isfinite(sums[0][-1])
+
+    def _lines(self, goal: float, most: float) -> list[_Line]:
+        """What blocks can hold below the goal, by work alone and by work and bytes, for each way to count tensors."""
+        lines, (held, copies) = list[_Line](), self._copies(goal)
+        must_hold, may_hold = self._sums(held)
+        for work, comm, load, back in self._counts:
+            must, may = self._sums(work)
+            free = np.minimum(goal - comm + 2 * back, may - must[:, None])
+            lines.append(_Line(free, must, may, has_room=False))
+            if np.isfinite(most):
+                both = np.minimum(goal - load - copies, free + (may_hold - must_hold[:, None]) - self._rooms[-1])
+                lines.append(_Line(both, must + must_hold, may + may_hold, has_room=True))
+        return lines
+
+    def _sums(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(L,) sums over the nodes that a front of each level must hold, and may hold."""
+        must, may = (np.bincount(levels, values, self._size) for levels in (self._must, self._may))
+        return np.cumsum(must, dtype=np.float64), np.cumsum(may, dtype=np.float64)
+
+    def _copies(self, goal: float) -> tuple[FloatArray, FloatArray]:
+        """(n,) what each node holds with the copies of its chains, and (L, L) what blocks hold besides."""
+        held, size, rows = self._held.copy(), self._size, np.arange(self._size)
+        besides = np.zeros((size, size + 1))
+        for (time, users), end in zip(self._shared, self._ends, strict=True):
+            chain = self._chain(users, goal)
+            held[chain] += time
+            begin = _least_above(self._must[chain], self._may[chain], size)
+            alone = rows[end < begin]
+            besides[alone, end[alone]] += time
+            besides[alone, begin[alone]] -= time
+        return held, np.maximum(np.cumsum(besides, axis=1)[:, :-1], 0.0)
+
+    def _chain(self, users: Sequence[int], goal: float) -> list[int]:
+        """Users of which no two can share a block below the goal: the first, and always the next that cannot."""
+        chain = [users[0]]
+        for v in users[1:]:
+            if self._between(chain[-1], v) * (1 - _ROUNDING) >= goal:
+                chain.append(v)
+        return chain
+
+    def _cost_between(self, u: int, v: int) -> float:
+        """Lower bound on the cost of a block with u and v by work and bytes; 0 without a path from u to v."""
+        graph = self._graph
+        inside = self._reached(u, graph.successors) & self._reached(v, graph.predecessors)
+        if not inside[u]:
+            return 0.0
+        used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
+        held = self._held[inside].sum() + self._sizes[used].sum()
+        over = max(0.0, held + self._need[inside].max() - self._rooms[0])
+        return float(self._work[inside].sum() + over)
+
+    def _reached(self, v: int, rows: tuple[IntArray, IntArray]) -> BoolArray:
+        return reached_from(*rows, np.array([v]))
+
+
+class _FrontCuts:
+    """Minimum cuts of fronts: a network in which the source side is a front, and tensors in `times` are cut.
+
+    Cuts that differ by less than `equal` count as equal.
+    """
+
+    def __init__(self, graph: ComputationGraph, times: FloatArray, may: IntArray, must: IntArray, equal: float) -> None:
+        tensors, n = graph.tensors, graph.n
+        cut = np.flatnonzero((times > 0) & (np.diff(tensors.start) > 0))
+        node = np.full(len(times), -1)
+        node[cut] = n + np.arange(len(cut))
+        edges = np.flatnonzero(node[graph.edge_tensor] >= 0)
+        readers, makers = tensors.consumers, tensors.producer[graph.edge_tensor]
+        self._scale = _CAPACITY / (times[cut].sum() or 1.0)
+        capacity = np.floor(times[cut] * self._scale).astype(np.int64)
+        free = np.full(len(edges) + len(readers), UNLIMITED)  # to readers, and from each reader to what a front adds
+        tail = np.concatenate((tensors.producer[cut], node[graph.edge_tensor[edges]], readers))
+        head = np.concatenate((node[cut], readers[edges], makers))
+        forward = np.concatenate((capacity, free))
+        self._network = FlowNetwork.of(tail, head, forward, np.zeros_like(forward), 0, np.zeros(n + len(cut), np.int64))
+        tails = np.repeat(np.arange(n + len(cut)), np.diff(self._network.start))
+        used, heads = self._network.capacity > 0, self._network.head
+        writes, reads = np.flatnonzero(used & (heads >= n)), np.flatnonzero(used & (tails >= n))
+        # By levels, so that those behind a level, or up to it, are a slice.
+        self._writes, self._written = _sorted_by(may[tails[writes]], writes)
+        self._reads, self._read = _sorted_by(must[heads[reads]], reads)
+        makes = np.zeros(n, dtype=np.bool_)
+        makes[tensors.producer[cut]] = True
+        self._may, self._must, self._makes, self._equal = may, must, makes, equal
+        self._nowhere, self._reached = np.zeros(n, dtype=np.bool_), np.zeros(n + len(cut), dtype=np.bool_)
+
+    def received(self, level: int, size: int) -> FloatArray:
+        """Least times to receive what a front of a level cuts and surely is read by levels from this one on."""
+        least = self._least_of_front(level)
+        return self._rising(
+            lambda i: least(self._reads[np.searchsorted(self._read, level + i, side="right") :]), size - level
+        )
+
+    def sent(self, level: int) -> FloatArray:
+        """Least times to send what a front of a level cuts and surely was made behind levels from this one down."""
+        least = self._least_of_front(level)
+        return self._rising(
+            lambda i: least(self._writes[: np.searchsorted(self._written, level - i, side="right")]), level + 1
+        )
+
+    def _rising(self, least: Callable[[int], float], count: int) -> FloatArray:
+        """Values that only rise, by bisection, each at most too small by `equal`."""
+        values = np.zeros(count)
+        for i in {0, count - 1}:
+            values[i] = least(i)
+        spans = [(0, count - 1)]
+        while spans:
+            i, j = spans.pop()
+            values[i + 1 : j] = values[i]
+            if j - i > 1 and values[j] > values[i] + self._equal:
+                middle = (i + j) // 2
+                values[middle] = least(middle)
+                spans += [(i, middle), (middle, j)]
+        return values
+
+    def _least_of_front(self, level: int) -> Callable[[IntArray], float]:
+        """The least time of tensors that a front of a level cuts, as a function of the arcs that do not count."""
+        drain, sources = self._network.drain.copy(), np.flatnonzero(self._makes & (self._must <= level))
+        drain[: len(self._may)][self._may > level] = UNLIMITED
+
+        def least(unused: IntArray) -> float:
+            residual = self._network.capacity.copy()
+            residual[unused] = 0
+            nowhere, reached = self._nowhere, self._reached
+            flow = augment(self._network, residual, drain.copy(), sources, nowhere, nowhere, UNLIMITED, reached)
+            return float(flow) / self._scale * (1 - _ROUNDING)
+
+        return least
+
+
+def _sorted_by(levels_of: IntArray, arcs: IntArray) -> tuple[IntArray, IntArray]:
+    """Arcs in the order of their levels, and these levels."""
+    order = np.argsort(levels_of, kind="stable")
+    return arcs[order], levels_of[order]
+
+
+def _least_above(keys: IntArray, values: IntArray, size: int) -> IntArray:
+    """(L,) least value of those whose key is above each level; `size` where none is."""
+    least = np.full(size + 1, size)
+    np.minimum.at(least, keys, values)
+    return np.asarray(np.minimum.accumulate(least[::-1])[::-1][1:])
+
+
+def _from_below(table: FloatArray, combine: np.ufunc) -> FloatArray:
+    """(L, L) rows of an (L + 1, L) table combined with all rows behind them, without the first."""
+    return np.asarray(combine.accumulate(table[::-1], axis=0)[::-1][1:])
