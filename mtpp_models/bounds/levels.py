@@ -228,7 +228,8 @@ class _Levels:
         np.add.at(ends, (self._must[makers], self._may[readers]), self._time[far])
         back = _from_below(np.cumsum(ends, axis=1), np.add)
         back[self.turn :], back[:, : self.turn] = 0.0, 0.0
-        return _Count(work, comm, np.maximum(load - 2 * back, at_turn - back), back)
+        least = np.maximum(load - 2 * back, at_turn - back) if self._in_order else load - 2 * back
+        return _Count(work, comm, least, back)
 
     def _passing(self, times: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(L, L) largest sum of tensors live at a node of the path, sent or received there; and that at the turn."""
@@ -247,7 +248,7 @@ class _Levels:
             table = np.zeros((size, size + 1))
             np.add.at(table, (may[passes], end[passes]), times[passes])
             past = np.cumsum(np.cumsum(table[:level], axis=0)[:, ::-1], axis=1)[:, ::-1]
-            live = times[passes].sum() - past[:, level + 1 :]
+            live = np.maximum(0.0, times[passes].sum() * (1 - _ROUNDING) - past[:, level + 1 :])
             np.maximum(largest[:level, level:], live, out=largest[:level, level:])
             if level == self.turn:
                 at_turn[:level, level:] = live
@@ -268,8 +269,9 @@ class _Levels:
     def _holds(self, goal: float) -> bool:
         """Whether every partition has a block that costs at least the goal."""
         most, whole, size = self._rooms[0], self._counts[0], self._size
-        lines, doubt = self._lines(goal, most), _ROUNDING * (goal + (self._rooms.sum() if np.isfinite(most) else 0.0))
-        surely = self._surely_works + np.maximum(whole.comm, self._surely_held + whole.load - most)
+        lines, filled = self._lines(goal, most), self._surely_held + whole.load
+        doubt = _ROUNDING * (goal + (self._rooms.sum() + filled.max() if np.isfinite(most) else 0.0))
+        surely = self._surely_works + np.maximum(whole.comm, filled - most - _ROUNDING * (filled + most))
         impossible = np.tri(size, k=-1, dtype=np.bool_) | (surely * (1 - _ROUNDING) >= goal)
         for line in lines:
             line.most[impossible] = -np.inf
@@ -333,7 +335,8 @@ class _Levels:
             return 0.0
         used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
         held = self._held[inside].sum() + self._sizes[used].sum()
-        over = max(0.0, held + self._need[inside].max() - self._rooms[0])
+        filled, room = held + self._need[inside].max(), self._rooms[0]
+        over = max(0.0, filled - room - _ROUNDING * (filled + room))
         return float(self._work[inside].sum() + over)
 
     def _reached(self, v: int, rows: tuple[IntArray, IntArray]) -> BoolArray:

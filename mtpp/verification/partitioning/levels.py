@@ -23,7 +23,7 @@ All is in whole numbers, costs rounded down, memory and goal up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from mtpp.verification.partitioning.cut_kernels import Arcs, flow_value, reached
 from mtpp.verification.partitioning.cuts import rows_of_pairs
-from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.verdict import Clock
+from mtpp.verification.partitioning.exact_instance import ExactInstance, at_most
+from mtpp.verification.verdict import Clock, UndecidedError
 
 #: Nodes of a path at the most: tables have a row and a column for each.
 MOST = 256
@@ -46,6 +46,8 @@ _TOTAL, _FREE, _NEVER = 2**57, 2**60, -(2**61)
 _NOWHERE = 2 * MOST
 # Cuts that differ by less than the goal over this count as equal.
 _EQUAL = 500
+# Units of the goal for each term that is rounded, without which a proof may fail by rounding.
+_PRECISE = 2**34
 # Sets of nodes before and behind others that are kept at a time.
 _KEPT = 4_096
 
@@ -72,12 +74,18 @@ def holds_by_levels(exact: ExactInstance, path: Sequence[int], turn: int, goal: 
     Raises
     ------
     OutOfTimeError
+    UndecidedError
+        If nothing is proved and times have too few digits, as some are so much larger than the goal.
     """
     pace = min(scale.bytes * scale.unit for scale in exact.scales)
     if not pace or turn not in path or len(path) > MOST:
         return False
     question = _Question(exact, path, pace, goal, clock)
-    return question.is_path and question.holds(turn)
+    if not question.is_path or question.holds(turn):
+        return question.is_path
+    if question.is_coarse:
+        raise UndecidedError("its times differ too much in size.")
+    return False
 
 
 class _Line(NamedTuple):
@@ -96,23 +104,33 @@ class _Question:
         self._exact, self._path, self._clock, self._size = exact, path, clock, len(path) + 3
         kinds = range(len(exact.counts))
         runs = [[exact.work[t][v] for t in kinds if v not in exact.barred[t]] for v in range(exact.n)]
-        work = [min(times, default=0) * exact.work_unit for times in runs]
+        self._runs_nodes = exact.runs_nodes and exact.buffer is None
         need = exact.need if exact.buffer is None else [exact.buffer] * exact.n
-        rooms = self._largest_memories()
-        total = goal + sum(work)
-        total += pace * (2 * sum(tensor.size for tensor in exact.tensors) + sum(exact.params) + sum(rooms) + max(need))
-        total += pace * sum(len(users) * sent for users, sent in exact.shared)
-        scale = Fraction(_TOTAL) / total
-        pace *= scale
-        self._goal, self._rooms = math.ceil(goal * scale), [math.ceil(room * pace) for room in rooms]
-        self._work = _floors(time * scale for time in work)
-        self._held, self._need = _floors(x * pace for x in exact.params), _floors(x * pace for x in need)
+        sizes = [tensor.size if tensor.readers or self._runs_nodes else 0 for tensor in exact.tensors]
         self._depth = self._depths()
         used = [(sorted(users, key=self._depth_first), sent) for users, sent in exact.shared if users]
-        self._users, self._shared = [users for users, _ in used], _floors(sent * pace for _, sent in used)
+        held = sum(exact.params) + sum(len(users) * sent for users, sent in used)
+        # No block takes more memory than this, and what takes more time than all blocks have counts as twice that.
+        rooms = [min(room, held + max(need) + self._runs_nodes * sum(sizes)) for room in self._largest_memories()]
+        most = 2 * len(rooms) * (rooms[0] * pace + goal)
+        work = at_most((min(times, default=0) * exact.work_unit for times in runs), most)
+        times, params, needs, shared = (
+            at_most((x * pace for x in column), most)
+            for column in (sizes, exact.params, need, [sent for _, sent in used])
+        )
+        copied = sum(len(users) * time for (users, _), time in zip(used, shared, strict=True))
+        total = goal + sum(work) + 2 * sum(times) + sum(params) + max(needs) + copied + sum(rooms) * pace
+        scale = Fraction(_TOTAL) / total
+        self._goal, self._rooms = math.ceil(goal * scale), [math.ceil(room * pace * scale) for room in rooms]
+        self._work, self._held, self._need, self._shared, self._time = (
+            np.array([math.floor(time * scale) for time in column], dtype=np.int64)
+            for column in (work, params, needs, shared, times)
+        )
+        #: Whether what is lost by rounding may matter.
+        self.is_coarse = (exact.n + len(times)) * _PRECISE > self._goal
+        self._users = [users for users, _ in used]
         self._user = np.array([v for users in self._users for v in users], dtype=np.int64)
         self._used = np.repeat(np.arange(len(used)), [len(users) for users in self._users])
-        self._time = _floors(tensor.size * pace for tensor in exact.tensors)
         self._maker = np.array([tensor.producer for tensor in exact.tensors], dtype=np.int64)
         self._reader = np.array([v for tensor in exact.tensors for v in sorted(tensor.readers)], dtype=np.int64)
         self._read = np.repeat(np.arange(len(self._time)), [len(tensor.readers) for tensor in exact.tensors])
@@ -155,7 +173,7 @@ class _Question:
             free = np.minimum(self._goal - comm + 2 * back, may - must[:, None])
             lines.append(_Line(free, must, may, has_memory=False))
             if self._limited:
-                load = np.maximum(load - 2 * back, at_turn - back)
+                load = np.maximum(load - 2 * back, at_turn - back) if self._runs_nodes else load - 2 * back
                 most = np.minimum(self._goal - load - copies, free + may_hold - must_hold[:, None] - self._rooms[-1])
                 lines.append(_Line(most, must + must_hold, may + may_hold, has_memory=True))
             if not (last_reader >= 0).any():
@@ -265,7 +283,7 @@ class _Question:
     def _passing(self, times: _Ints, turn: int) -> tuple[_Table, _Table]:
         """Most of the tensors live at a node of the path in a block, sent or received; and those at the turn."""
         most, at_turn = np.zeros((2, self._size, self._size), dtype=np.int64)
-        for level, node in enumerate(self._path if self._exact.runs_nodes else (), 2):
+        for level, node in enumerate(self._path if self._runs_nodes else (), 2):
             self._clock.raise_if_late()
             edges = (self._must[self._maker[self._read]] <= level) & (self._may[self._reader] >= level)
             end = np.full(len(times), self._size)
@@ -370,7 +388,3 @@ def _least_above(keys: _Ints, values: _Ints, size: int) -> _Ints:
 def _behind_each(table: _Ints, combine: np.ufunc) -> _Table:
     """Each row of an (L + 1, L) table combined with all rows behind it, without the first."""
     return np.asarray(combine.accumulate(table[::-1], axis=0)[::-1][1:])
-
-
-def _floors(values: Iterable[Fraction]) -> _Ints:
-    return np.array([math.floor(value) for value in values], dtype=np.int64)
