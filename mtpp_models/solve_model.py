@@ -215,7 +215,7 @@ def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
     In both graphs, the two numbers after those of the nodes stand for source and sink.
     """
     anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
-    if key in ("nodes", "apart"):
+    if key in ("nodes", "turn", "apart"):
         return anchor[np.array(value, dtype=np.int64)].tolist()
     if key == "swaps":
         return [[reduction.anchor[row].tolist() for row in family] for family in value]

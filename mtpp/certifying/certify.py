@@ -264,9 +264,6 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
         return _proof(instance, model or find_model(name), name, share, least)
 
     prices, n = Prices(), instance.graph.n
-    # Where one device would hold all, memory hardly matters.
-    tight = instance.has_overflow and not one_block(instance).fits
-    by_levels = [proof(LEVELS, 0.2)] if tight else []
     if not instance.is_alike:
         tried = n * instance.k * instance.kinds <= _FEW
         return Methods(
@@ -276,7 +273,7 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
             short=[],
             turns=[
                 search_by("portfolio", 0.1),
-                *by_levels,
+                *([proof(LEVELS, 0.2)] if _is_tight(instance) else []),
                 *([proof("exact", 0.3)] if tried else []),
                 proof(PRICED, 0.8, _with(PRICED, prices)),
             ],
@@ -296,7 +293,7 @@ def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -
             *([pigeonhole] if n <= _MOST_SHORT_PAIRS else []),
             search_by("local-search"),
         ],
-        turns=[*by_levels, *_turns(instance, ideals, pigeonhole, prices, proof, search_by)],
+        turns=_turns(instance, ideals, pigeonhole, prices, proof, search_by),
     )
 
 
@@ -324,6 +321,8 @@ def _turns(
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
     tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
+    tight = _is_tight(instance)
+    searching = search_by("portfolio", _SHORT_SEARCH if few else 0.2 if tight else 0.1)
     guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 3
     by_sweeps = proof(PRICED, 0.3, priced)
 
@@ -331,10 +330,12 @@ def _turns(
         return by_sweeps.run(best, controls) if prices.sweeps(reduced) else None
 
     possible = [
+        # Moves find much there that slices of orders do not.
+        *[(tight, searching), (tight, proof(LEVELS, 0.2))],
         (promising, ideals),
         (n <= MOST_PAIRED and k == _TWO, proof(BISECTION, 0.8)),
         (small and not few, proof("exact", 0.4, least=k * row)),
-        (True, search_by("portfolio", _SHORT_SEARCH if few else 0.1)),
+        (not tight, searching),
         (n <= MOST_PAIRED and k > _TWO, proof(BISECTION, 0.05)),
         (promising, replace(ideals, behind=ideals)),
         (n <= MOST_PAIRED, pigeonhole),
@@ -350,6 +351,11 @@ def _turns(
         (not (tried or few) and k <= _MOST_BLOCKS, proof("exact+all", 1.0, least=k * row)),
     ]
     return [method for suits, method in possible if suits]
+
+
+def _is_tight(instance: Instance) -> bool:
+    """Whether memory matters: one device would not hold all."""
+    return instance.has_overflow and not one_block(instance).fits
 
 
 def _search(

@@ -58,8 +58,8 @@ LEVELS = "levels"
 _MOST, _STEPS = (64, 256), 22
 # Cuts that differ by less than this part of the cutoff count as equal; what sums of floats may be off by.
 _EQUAL, _ROUNDING = 2e-3, 1e-11
-# All tensors together as a capacity.
-_CAPACITY = 2.0**50
+# All tensors together as a capacity, and the first node of networks.
+_CAPACITY, _SOURCE = 2.0**50, np.zeros(1, dtype=np.int64)
 
 
 def levels(start: Partition, deadline: Deadline | None = None) -> Result:
@@ -124,7 +124,7 @@ class _Line(NamedTuple):
 
 
 class _Levels:
-    """What a block holds and costs from level to level, in time units; bytes as the time to move them."""
+    """Least costs of blocks from level to level, and sums over nodes [time units]; bytes count as time to move them."""
 
     def __init__(
         self, instance: Instance, path: Sequence[int], depth: IntArray, cutoff: float, deadline: Deadline
@@ -262,8 +262,7 @@ class _Levels:
             if self._deadline.passed:
                 self.finished = False
                 break
-            received[level, level:] = cuts.received(level, self._size)
-            sent[level::-1, level] = cuts.sent(level)
+            received[level, level:], sent[level::-1, level] = cuts.least(level, self._size)
         return received + sent
 
     def _holds(self, goal: float) -> bool:
@@ -289,7 +288,7 @@ class _Levels:
         return not np.isfinite(sums[0][-1])
 
     def _lines(self, goal: float, most: float) -> list[_Line]:
-        """What blocks can hold below the goal, by work alone and by work and bytes, for each way to count tensors."""
+        """Sums that blocks below the goal can add, of work and of work with bytes, for each way to count tensors."""
         lines, (held, copies) = list[_Line](), self._copies(goal)
         must_hold, may_hold = self._sums(held)
         for work, comm, load, back in self._counts:
@@ -344,49 +343,60 @@ class _Levels:
 
 
 class _FrontCuts:
-    """Minimum cuts of fronts: a network in which the source side is a front, and tensors in `times` are cut.
+    """Minimum cuts of fronts: of what fronts of a level may hold but need not, the source side is in the front.
 
     Cuts that differ by less than `equal` count as equal.
     """
 
     def __init__(self, graph: ComputationGraph, times: FloatArray, may: IntArray, must: IntArray, equal: float) -> None:
-        tensors, n = graph.tensors, graph.n
-        cut = np.flatnonzero((times > 0) & (np.diff(tensors.start) > 0))
-        node = np.full(len(times), -1)
-        node[cut] = n + np.arange(len(cut))
-        edges = np.flatnonzero(node[graph.edge_tensor] >= 0)
-        readers, makers = tensors.consumers, tensors.producer[graph.edge_tensor]
-        self._scale = _CAPACITY / (times[cut].sum() or 1.0)
-        capacity = np.floor(times[cut] * self._scale).astype(np.int64)
-        free = np.full(len(edges) + len(readers), UNLIMITED)  # to readers, and from each reader to what a front adds
-        tail = np.concatenate((tensors.producer[cut], node[graph.edge_tensor[edges]], readers))
-        head = np.concatenate((node[cut], readers[edges], makers))
-        forward = np.concatenate((capacity, free))
-        self._network = FlowNetwork.of(tail, head, forward, np.zeros_like(forward), 0, np.zeros(n + len(cut), np.int64))
-        tails = np.repeat(np.arange(n + len(cut)), np.diff(self._network.start))
-        used, heads = self._network.capacity > 0, self._network.head
-        writes, reads = np.flatnonzero(used & (heads >= n)), np.flatnonzero(used & (tails >= n))
-        # By levels, so that those behind a level, or up to it, are a slice.
-        self._writes, self._written = _sorted_by(may[tails[writes]], writes)
-        self._reads, self._read = _sorted_by(must[heads[reads]], reads)
-        makes = np.zeros(n, dtype=np.bool_)
-        makes[tensors.producer[cut]] = True
-        self._may, self._must, self._makes, self._equal = may, must, makes, equal
-        self._nowhere, self._reached = np.zeros(n, dtype=np.bool_), np.zeros(n + len(cut), dtype=np.bool_)
+        self._graph, self._may, self._must, self._equal = graph, may, must, equal
+        self._scale = _CAPACITY / (times.sum() or 1.0)
+        self._capacity = np.floor(times * self._scale).astype(np.int64)
+        self._late = np.zeros(len(times), dtype=np.int64)
+        np.maximum.at(self._late, graph.edge_tensor, must[graph.tensors.consumers])
 
-    def received(self, level: int, size: int) -> FloatArray:
-        """Least times to receive what a front of a level cuts and surely is read by levels from this one on."""
-        least = self._least_of_front(level)
-        return self._rising(
-            lambda i: least(self._reads[np.searchsorted(self._read, level + i, side="right") :]), size - level
-        )
+    def least(self, level: int, size: int) -> tuple[FloatArray, FloatArray]:
+        """Least times to receive and to send tensors that a front of a level cuts.
 
-    def sent(self, level: int) -> FloatArray:
-        """Least times to send what a front of a level cuts and surely was made behind levels from this one down."""
-        least = self._least_of_front(level)
-        return self._rising(
-            lambda i: least(self._writes[: np.searchsorted(self._written, level - i, side="right")]), level + 1
+        The former are read surely by each level from this one on, the latter made surely behind each level from this
+        one down.
+        """
+        maker, reader, rows = self._graph.tensors.producer, self._graph.tensors.consumers, self._graph.edge_tensor
+        may, must = self._may, self._must
+        free = (may <= level) & (must > level)
+        cut = (self._capacity > 0) & (may[maker] <= level) & (self._late > level)
+        # Behind the source come the free nodes, then the tensors.
+        node, tensor, made = np.cumsum(free), free.sum() + np.cumsum(cut), np.flatnonzero(cut)
+        reads = np.flatnonzero(cut[rows] & free[reader])
+        closes = np.flatnonzero(free[maker[rows]] & free[reader])
+        outside = np.flatnonzero(cut[rows] & (may[reader] > level))
+        tail = (np.where(free[maker[made]], node[maker[made]], 0), tensor[rows[reads]], node[reader[closes]])
+        head = (tensor[made], node[reader[reads]], node[maker[rows[closes]]])
+        forward = np.concatenate((self._capacity[made], np.full(len(reads) + len(closes), UNLIMITED)))
+        nodes = 1 + int(free.sum() + cut.sum())
+        place = np.argsort(np.argsort(np.concatenate((*tail, *head)), kind="stable"))
+        end = np.full(nodes, size)
+        np.minimum.at(end, tensor[rows[outside]], must[reader[outside]])
+        network = FlowNetwork.of(
+            np.concatenate(tail), np.concatenate(head), forward, np.zeros_like(forward), 0, np.zeros_like(end)
         )
+        written, read = (place[: len(made)], may[maker[made]]), (place[len(made) :][: len(reads)], must[reader[reads]])
+
+        def received(i: int) -> float:
+            return self._value(network, read[0][read[1] > level + i], end <= level + i)
+
+        def sent(i: int) -> float:
+            return self._value(network, written[0][written[1] <= level - i], end < size)
+
+        return self._rising(received, size - level), self._rising(sent, level + 1)
+
+    def _value(self, network: FlowNetwork, unused: IntArray, drained: BoolArray) -> float:
+        """Time of a maximum flow from the source to the drained nodes without some arcs."""
+        residual, drain = network.capacity.copy(), np.where(drained, UNLIMITED, 0)
+        residual[unused] = 0
+        nowhere, reached = np.zeros(0, dtype=np.bool_), np.zeros(len(drain), dtype=np.bool_)
+        flow = augment(network, residual, drain, _SOURCE, nowhere, nowhere, UNLIMITED, reached)
+        return float(flow) / self._scale * (1 - _ROUNDING)
 
     def _rising(self, least: Callable[[int], float], count: int) -> FloatArray:
         """Values that only rise, by bisection, each at most too small by `equal`."""
@@ -402,26 +412,6 @@ class _FrontCuts:
                 values[middle] = least(middle)
                 spans += [(i, middle), (middle, j)]
         return values
-
-    def _least_of_front(self, level: int) -> Callable[[IntArray], float]:
-        """The least time of tensors that a front of a level cuts, as a function of the arcs that do not count."""
-        drain, sources = self._network.drain.copy(), np.flatnonzero(self._makes & (self._must <= level))
-        drain[: len(self._may)][self._may > level] = UNLIMITED
-
-        def least(unused: IntArray) -> float:
-            residual = self._network.capacity.copy()
-            residual[unused] = 0
-            nowhere, reached = self._nowhere, self._reached
-            flow = augment(self._network, residual, drain.copy(), sources, nowhere, nowhere, UNLIMITED, reached)
-            return float(flow) / self._scale * (1 - _ROUNDING)
-
-        return least
-
-
-def _sorted_by(levels_of: IntArray, arcs: IntArray) -> tuple[IntArray, IntArray]:
-    """Arcs in the order of their levels, and these levels."""
-    order = np.argsort(levels_of, kind="stable")
-    return arcs[order], levels_of[order]
 
 
 def _least_above(keys: IntArray, values: IntArray, size: int) -> IntArray:

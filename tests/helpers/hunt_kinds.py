@@ -30,7 +30,7 @@ from mtpp_models import SolveOptions, solve
 
 __all__ = ["BOUNDS", "faults_of", "instance_of"]
 
-BOUNDS = ("simple", "pinned", "ideals", "bottleneck", "priced", "exact")
+BOUNDS = ("simple", "pinned", "levels", "ideals", "bottleneck", "priced", "exact")
 _BOTTLENECKS = ("bottleneck", "bottleneck-no-dag", "bottleneck-no-cut-io")
 _RAISED = 1.001
 _EXACT = ("ideals", "exact")

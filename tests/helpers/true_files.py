@@ -72,7 +72,7 @@ def _kinds() -> Document:
     instance = Instance(GRAPH, devices, works=[GRAPH.work / 2.0, GRAPH.work])
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
     return certificate_document(
-        [found, *(solve(instance, name, start=found.partition) for name in ("simple", "pinned", "ideals"))]
+        [found, *(solve(instance, name, start=found.partition) for name in ("simple", "pinned", "levels", "ideals"))]
     )
 
 

@@ -27,7 +27,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     instance = GOLDEN["graph"][0]
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
     known = found.partition
-    methods = ("simple", "pinned", "ideals", "priced")
+    methods = ("simple", "pinned", "levels", "ideals", "priced")
     parts = [solve(instance, name, SolveOptions(time_limit=2.0), start=known) for name in methods]
     file = tmp_path_factory.mktemp("kinds") / "certificate.json"
     write_json(file, certificate_document([found, *parts]))

@@ -170,7 +170,7 @@ def test_nodes_stay_together_and_verify_proves_it() -> None:
     assert (block[1], block[3]) == (block[2], block[4])
     assert result.cost is not None
     assert result.cost >= 6.25
-    methods = ("simple", "pinned", "ideals", "priced")
+    methods = ("simple", "pinned", "levels", "ideals", "priced")
     parts = [solve(instance, name, SolveOptions(time_limit=0.3), start=result.partition) for name in methods]
     text = json_text(certificate_document(parts))
     assert verify(parse_json(text, "rules.json")).faults == ()

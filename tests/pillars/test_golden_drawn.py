@@ -51,7 +51,7 @@ from mtpp_models.placement.registry import bound_placement
 FILE = Path(__file__).with_name("golden_drawn.json")
 
 Document = dict[str, Any]
-_QUICK = ("simple", "pinned", "pigeonhole", "ideals", "bisection")
+_QUICK = ("simple", "pinned", "levels", "pigeonhole", "ideals", "bisection")
 _FEW = Limits(evaluations=60)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -90,7 +90,7 @@ def _kinds(seed: int) -> Document:
     )
     instance = instance_of(case)
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=500))
-    names = ("simple", "pinned", "ideals") if not instance.is_alike else ("simple", "pinned")
+    names = ("simple", "pinned", "levels", "ideals") if not instance.is_alike else ("simple", "pinned", "levels")
     proved = [solve(instance, name, start=found.partition) for name in names]
     return certificate_document([found, *proved])
 

@@ -232,7 +232,7 @@ class _Question:
         return np.cumsum(sums[0]), np.cumsum(sums[1])
 
     def _copies(self) -> tuple[_Ints, _Table, _Table]:
-        """What each node holds with copies of its chains; what blocks hold besides; and what they surely hold."""
+        """Bytes that each node holds with copies of its chains, that blocks hold besides, and that they surely hold."""
         held, rows = self._held.copy(), np.arange(self._size)
         besides, shared = np.zeros((2, self._size, self._size + 1), dtype=np.int64)
         for users, sent in zip(self._users, self._shared, strict=True):

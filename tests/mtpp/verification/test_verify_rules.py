@@ -238,7 +238,7 @@ def test_what_the_bounds_prove_is_accepted(question: Instance, tmp_path: Path) -
     """From the dearest partition, which leaves room for a false one; another search for blocks keeps to groups too."""
     start = max(allowed_partitions(question), key=lambda p: (p.bottleneck < math.inf, p.bottleneck), default=None)
     assume(start is not None and start.bottleneck < math.inf)
-    methods = ("simple", "pinned", "pigeonhole", "ideals", "priced")
+    methods = ("simple", "pinned", "levels", "pigeonhole", "ideals", "priced")
     found = [solve(question, method, SolveOptions(time_limit=2), start=start) for method in methods]
     assert check(certificate_document(found), tmp_path, again=True).faults == ()
 
