@@ -65,11 +65,13 @@ _CAPACITY, _SOURCE = 2.0**50, np.zeros(1, dtype=np.int64)
 def levels(start: Partition, deadline: Deadline | None = None) -> Result:
     """The bound by levels of a longest path, at most the bottleneck of the start; its witness names the nodes.
 
-    Few nodes of the path come first, and all that count where time is left.
+    Few nodes of the path come first, and all that count where time is left. Where nothing can overflow, or a fixed
+    buffer stands for the peaks, it is the bound *simple*.
     """
     instance, cutoff, deadline = start.instance, start.bottleneck, deadline or Deadline()
-    best = simple_bound(instance)
-    if cutoff <= best.value or np.isinf(max(instance.bandwidths)):
+    best, memories = simple_bound(instance), [kind.memory for kind in instance.machines.kinds]
+    bound_by_memory = instance.needs_peaks and np.isfinite([*memories, *instance.bandwidths]).all()
+    if cutoff <= best.value or not bound_by_memory:
         return Result(LEVELS, instance, start, best)
     depth, before = _longest_paths(instance.graph)
     for most in _MOST:
@@ -137,9 +139,8 @@ class _Levels:
         self._rooms = self._rooms * pace
         self._work: FloatArray = instance.work.min(axis=0)
         self._held, self._time = graph.held_bytes * pace, graph.tensors.bytes * pace
-        buffer = instance.activation_buffer
-        self._need: FloatArray = (instance.needs if buffer is None else np.full(graph.n, buffer)) * pace
-        self._in_order = buffer is None and instance.need is None and not instance.by_need
+        self._need = instance.needs * pace
+        self._in_order = instance.need is None and not instance.by_need
         self._size = len(path) + 3
         self._may, self._must = self._levels_of_nodes()
         self._shared = [(p.bytes * pace, self._in_line(p.users)) for p in graph.parameters if p.users and p.bytes > 0]
@@ -268,8 +269,8 @@ class _Levels:
     def _holds(self, goal: float) -> bool:
         """Whether every partition has a block that costs at least the goal."""
         most, whole, size = self._rooms[0], self._counts[0], self._size
-        lines, filled = self._lines(goal, most), self._surely_held + whole.load
-        doubt = _ROUNDING * (goal + (self._rooms.sum() + filled.max() if np.isfinite(most) else 0.0))
+        lines, filled = self._lines(goal), self._surely_held + whole.load
+        doubt = _ROUNDING * (goal + self._rooms.sum() + filled.max())
         surely = self._surely_works + np.maximum(whole.comm, filled - most - _ROUNDING * (filled + most))
         impossible = np.tri(size, k=-1, dtype=np.bool_) | (surely * (1 - _ROUNDING) >= goal)
         for line in lines:
@@ -287,7 +288,7 @@ class _Levels:
                 total[short] = -np.inf
         return not np.isfinite(sums[0][-1])
 
-    def _lines(self, goal: float, most: float) -> list[_Line]:
+    def _lines(self, goal: float) -> list[_Line]:
         """Sums that blocks below the goal can add, of work and of work with bytes, for each way to count tensors."""
         lines, (held, copies) = list[_Line](), self._copies(goal)
         must_hold, may_hold = self._sums(held)
@@ -295,9 +296,8 @@ class _Levels:
             must, may = self._sums(work)
             free = np.minimum(goal - comm + 2 * back, may - must[:, None])
             lines.append(_Line(free, must, may, has_room=False))
-            if np.isfinite(most):
-                both = np.minimum(goal - load - copies, free + (may_hold - must_hold[:, None]) - self._rooms[-1])
-                lines.append(_Line(both, must + must_hold, may + may_hold, has_room=True))
+            both = np.minimum(goal - load - copies, free + (may_hold - must_hold[:, None]) - self._rooms[-1])
+            lines.append(_Line(both, must + must_hold, may + may_hold, has_room=True))
         return lines
 
     def _sums(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -78,14 +78,23 @@ def holds_by_levels(exact: ExactInstance, path: Sequence[int], turn: int, goal: 
         If nothing is proved and times have too few digits, as some are so much larger than the goal.
     """
     pace = min(scale.bytes * scale.unit for scale in exact.scales)
-    if not pace or turn not in path or len(path) > MOST:
+    limits = [limit for limit in exact.memory if limit is not None]
+    if len(limits) < len(exact.memory) or exact.buffer is not None or not pace or turn not in path or len(path) > MOST:
         return False
-    question = _Question(exact, path, pace, goal, clock)
+    question = _Question(exact, path, _largest_memories(exact, limits), pace, goal, clock)
     if not question.is_path or question.holds(turn):
         return question.is_path
     if question.is_coarse:
         raise UndecidedError("its times differ too much in size.")
     return False
+
+
+def _largest_memories(exact: ExactInstance, limits: Sequence[int]) -> list[int]:
+    """Bytes of as many devices as there are blocks, the largest first."""
+    if len(limits) == 1:
+        return [limits[0]] * exact.k
+    slots = zip(limits, exact.counts, strict=True)
+    return sorted((limit for limit, count in slots for _ in range(min(count, exact.k))), reverse=True)[: exact.k]
 
 
 class _Line(NamedTuple):
@@ -100,23 +109,29 @@ class _Line(NamedTuple):
 class _Question:
     """A relaxed question in whole units: nodes on their fastest kind, the largest memories, the fastest link."""
 
-    def __init__(self, exact: ExactInstance, path: Sequence[int], pace: Fraction, goal: Fraction, clock: Clock) -> None:
+    def __init__(
+        self,
+        exact: ExactInstance,
+        path: Sequence[int],
+        memories: Sequence[int],
+        pace: Fraction,
+        goal: Fraction,
+        clock: Clock,
+    ) -> None:
         self._exact, self._path, self._clock, self._size = exact, path, clock, len(path) + 3
         kinds = range(len(exact.counts))
         runs = [[exact.work[t][v] for t in kinds if v not in exact.barred[t]] for v in range(exact.n)]
-        self._runs_nodes = exact.runs_nodes and exact.buffer is None
-        need = exact.need if exact.buffer is None else [exact.buffer] * exact.n
-        sizes = [tensor.size if tensor.readers or self._runs_nodes else 0 for tensor in exact.tensors]
+        sizes = [tensor.size if tensor.readers or exact.runs_nodes else 0 for tensor in exact.tensors]
         self._depth = self._depths()
         used = [(sorted(users, key=self._depth_first), sent) for users, sent in exact.shared if users]
         held = sum(exact.params) + sum(len(users) * sent for users, sent in used)
         # No block takes more memory than this, and what takes more time than all blocks have counts as twice that.
-        rooms = [min(room, held + max(need) + self._runs_nodes * sum(sizes)) for room in self._largest_memories()]
+        rooms = [min(room, held + max(exact.need) + exact.runs_nodes * sum(sizes)) for room in memories]
         most = 2 * len(rooms) * (rooms[0] * pace + goal)
         work = at_most((min(times, default=0) * exact.work_unit for times in runs), most)
         times, params, needs, shared = (
             at_most((x * pace for x in column), most)
-            for column in (sizes, exact.params, need, [sent for _, sent in used])
+            for column in (sizes, exact.params, exact.need, [sent for _, sent in used])
         )
         copied = sum(len(users) * time for (users, _), time in zip(used, shared, strict=True))
         total = goal + sum(work) + 2 * sum(times) + sum(params) + max(needs) + copied + sum(rooms) * pace
@@ -139,16 +154,6 @@ class _Question:
         self._before = lru_cache(_KEPT)(lambda v: reached(np.arange(exact.n) == v, before))
         self._behind = lru_cache(_KEPT)(lambda v: reached(np.arange(exact.n) == v, behind))
 
-    def _largest_memories(self) -> list[int]:
-        """Bytes of as many devices as there are blocks, the largest first; 0 where there is no limit."""
-        exact = self._exact
-        self._limited = all(limit is not None for limit in exact.memory)
-        if len(exact.counts) == 1:
-            return [exact.memory[0] or 0] * exact.k
-        slots = zip(exact.memory, exact.counts, strict=True)
-        rooms = sorted((limit or 0 for limit, count in slots for _ in range(min(count, exact.k))), reverse=True)
-        return rooms[: exact.k]
-
     @property
     def is_path(self) -> bool:
         """Whether each node of the path lies behind the one before."""
@@ -166,16 +171,14 @@ class _Question:
             passing, at_turn = self._passing(np.where(far, 0, self._time), turn)
             load = np.maximum(needs + comm, passing)
             if not lines:
-                over = surely_held + load - self._rooms[0] if self._limited else 0
-                impossible |= works + np.maximum(comm, over) >= self._goal
+                impossible |= works + np.maximum(comm, surely_held + load - self._rooms[0]) >= self._goal
             work, back = self._far_work(far, last_reader, turn)
             must, may = self._sums(work)
             free = np.minimum(self._goal - comm + 2 * back, may - must[:, None])
             lines.append(_Line(free, must, may, has_memory=False))
-            if self._limited:
-                load = np.maximum(load - 2 * back, at_turn - back) if self._runs_nodes else load - 2 * back
-                most = np.minimum(self._goal - load - copies, free + may_hold - must_hold[:, None] - self._rooms[-1])
-                lines.append(_Line(most, must + must_hold, may + may_hold, has_memory=True))
+            load = np.maximum(load - 2 * back, at_turn - back) if self._exact.runs_nodes else load - 2 * back
+            most = np.minimum(self._goal - load - copies, free + may_hold - must_hold[:, None] - self._rooms[-1])
+            lines.append(_Line(most, must + must_hold, may + may_hold, has_memory=True))
             if not (last_reader >= 0).any():
                 break
         return self._falls_short(lines, impossible)
@@ -258,7 +261,7 @@ class _Question:
             return 0
         used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
         held = self._held[inside].sum() + self._shared[used].sum() + self._need[inside].max()
-        return int(self._work[inside].sum() + (max(0, held - self._rooms[0]) if self._limited else 0))
+        return int(self._work[inside].sum() + max(0, held - self._rooms[0]))
 
     def _last_readers(self, node: int) -> _Ints:
         """Of each tensor from before a node of the path to behind it, the last reader there, or -1."""
@@ -283,7 +286,7 @@ class _Question:
     def _passing(self, times: _Ints, turn: int) -> tuple[_Table, _Table]:
         """Most of the tensors live at a node of the path in a block, sent or received; and those at the turn."""
         most, at_turn = np.zeros((2, self._size, self._size), dtype=np.int64)
-        for level, node in enumerate(self._path if self._runs_nodes else (), 2):
+        for level, node in enumerate(self._path if self._exact.runs_nodes else (), 2):
             self._clock.raise_if_late()
             edges = (self._must[self._maker[self._read]] <= level) & (self._may[self._reader] >= level)
             end = np.full(len(times), self._size)
