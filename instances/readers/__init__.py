@@ -36,7 +36,7 @@ from instances.readers.profiles import (
 )
 from instances.readers.pytorch.export import read_torch, recognises_torch
 
-__all__ = ["READERS", "Reader", "load_graph"]
+__all__ = ["READERS", "Reader", "is_model", "load_graph"]
 # Bytes that tell a binary format.
 _BINARY_HEAD = 4096
 
@@ -263,6 +263,19 @@ def _source(spec: str | Path, reader: str | None) -> Reader:
     if chosen is not None:
         raise missing(spec)
     raise missing(spec, "file or architecture", "all architectures are in mtpp list architectures", ARCHITECTURES)
+
+
+def is_model(spec: str | Path) -> bool:
+    """Whether this names an architecture, or a file or folder with a model; graphs and answers in JSON are none."""
+    path = Path(spec)
+    if not path.exists():
+        return str(spec) in ARCHITECTURES
+    if configuration_file(path) is not None:
+        return True
+    try:
+        return path.is_file() and path.suffix != ".json" and bool(_recognise(path).suffix)
+    except InputError:
+        return False
 
 
 def _check_options(spec: str | Path, source: Reader, stated: Mapping[str, Any]) -> None:

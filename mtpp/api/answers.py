@@ -26,7 +26,7 @@ from mtpp.api.verification import verified
 from mtpp.certifying.explain import Findings, Reasons
 from mtpp.problems.checking import notes_of, problem_of, read_result
 from mtpp.problems.registry import PROBLEMS
-from mtpp.questions.files import PartitionLike, given_partition, partition_of_file
+from mtpp.questions.files import PartitionLike, given_partition, partition_of_file, refuse_model
 from mtpp.questions.partitioning import ExplainWords, PartitioningWords, ReportWords
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.verifying import VerifyWords
@@ -80,6 +80,7 @@ def read(
     >>> folder.cleanup()
     """
     file = str(path_of("path", path))
+    refuse_model(file)
     document = read_json(file)
     result = read_result(document)
     if result is not None:
@@ -149,6 +150,7 @@ def explainable(
     question = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
         file = fspath(answer)
+        refuse_model(file)
         document = read_json(file)
         problem = problem_of(document)
         if problem is not None and problem.name != "partition":
@@ -291,6 +293,7 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
     InputError
         As `export`.
     """
+    refuse_model(file)
     manifest = read_manifest(file) if file.is_dir() else None
     if manifest is not None:
         file = file / manifest.certificate.file
@@ -438,6 +441,7 @@ def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) ->
 
 
 def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reported:
+    refuse_model(file)
     manifest = read_manifest(file) if file.is_dir() else None
     source, file = file, file if manifest is None else file / manifest.certificate.file
     answer = read(file, graph, **pick(PartitioningWords, words))

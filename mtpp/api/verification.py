@@ -16,6 +16,7 @@ from instances.system.processes import NotBoundedError, run_bounded, run_module
 from instances.system.processes import SubprocessError as SubprocessError
 from mtpp.problems.checking import differences
 from mtpp.problems.checking import rerun as run_again
+from mtpp.questions.files import refuse_model
 from mtpp.questions.verifying import OwnGraph, VerifyWords
 from mtpp.questions.words import GraphLike, path_of, takes_words
 from mtpp.verification.verdict import OutOfTimeError, Verdict
@@ -181,6 +182,7 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
     NotBoundedError
         If it was not checked within the limits.
     """
+    refuse_model(file)
     limit = words["time_limit"]
     if not 0 < limit < float("inf"):
         raise WordError("time_limit", limit, "it must be positive and finite.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,7 +11,7 @@ import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
 from instances.certificates import Claim
-from instances.errors import word
+from instances.errors import printable, word
 from instances.flow.problem import flow_from_document
 from instances.json_files import Value
 from instances.partitioning.partition_file import AnswerFile, read_partition, served_cut, stated_partition
@@ -21,6 +22,7 @@ from instances.planning import Iteration, Plan
 from instances.planning.grid.plan import GridPlan, plan_of
 from instances.planning.grid.stated import grid_from_document
 from instances.planning.operations import KINDS
+from instances.readers import is_model
 from instances.records import written
 from instances.results import STATED, exceeds
 from instances.serving.answer import answer_of
@@ -37,6 +39,21 @@ if TYPE_CHECKING:
 
 #: A partition, what is proved of one, or a file.
 PartitionLike: TypeAlias = "Partition | Result | str | PathLike[str]"
+
+
+def refuse_model(file: str | PathLike[str]) -> None:
+    """Refuse a model where the file or folder of an answer is expected.
+
+    Raises
+    ------
+    InputError
+        With the command that writes an answer.
+    """
+    if is_model(fspath(file)):
+        raise InputError(
+            f"{printable(fspath(file))}: this is a model, no answer; mtpp certify {shlex.quote(fspath(file))} "
+            "--out answer.json writes one."
+        )
 
 
 def as_partition(start: Partition | Result | str | PathLike[str] | None, instance: Instance) -> Partition | None:

@@ -220,3 +220,17 @@ def test_only_a_rerun_lets_the_solver_speak_again() -> None:
     result = mtpp.bound(PATH, 2, "exact", bandwidth=1, start=mtpp.partition(PATH, 2, "kahn", bandwidth=1))
     assert [check.confirmed for check in mtpp.verify(result).checks] == [False]
     assert [check.confirmed for check in mtpp.verify(result, rerun=True).checks] == [True]
+
+
+@pytest.mark.parametrize("verb", ["verify", "explain", "report", "export --for vllm"])
+def test_bug_a_model_in_place_of_an_answer_is_told_how_to_get_one(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said to be invalid JSON, cut short, or without a manifest."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": "llama", "hidden_size": 8}))
+    network = tmp_path / "model.onnx"
+    network.write_bytes(b"\x08\x08")
+    for model in ("bert-base", str(config), str(tmp_path), str(network)):
+        assert run(f"{verb} {model}") == 2
+        assert f"{model}: this is a model, no answer; mtpp certify {model} --out answer.json" in capsys.readouterr().err
