@@ -64,7 +64,10 @@ def as_partition(start: Partition | Result | str | PathLike[str] | None, instanc
     InputError
         If the object or file holds no partition, or the partition is of another question.
     """
-    return read_partition(fspath(start), instance) if isinstance(start, str | PathLike) else given_partition(start)
+    if not isinstance(start, str | PathLike):
+        return given_partition(start)
+    refuse_model(start)
+    return read_partition(fspath(start), instance)
 
 
 def given_partition(start: Partition | Result | None) -> Partition | None:

@@ -222,7 +222,7 @@ def test_only_a_rerun_lets_the_solver_speak_again() -> None:
     assert [check.confirmed for check in mtpp.verify(result, rerun=True).checks] == [True]
 
 
-@pytest.mark.parametrize("verb", ["verify", "explain", "report", "export --for vllm"])
+@pytest.mark.parametrize("verb", ["verify", "explain", "report", "export --for vllm", "certify bert-base -k 2 --start"])
 def test_bug_a_model_in_place_of_an_answer_is_told_how_to_get_one(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
