@@ -158,6 +158,7 @@ DEFINED = {
     "heuristics.portfolio": ["portfolio"],
     "mtpp_models.bounds.cuts": ["pinned", "pigeonhole"],
     "mtpp_models.bounds.ideals.ideals": ["ideals"],
+    "mtpp_models.bounds.levels": ["levels"],
     "mtpp_models.bounds.priced.bisection": ["bisection"],
     "mtpp_models.bounds.priced.priced": ["priced"],
     "mtpp_models.bounds.priced.quick": ["priced-quick"],
