@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +10,7 @@ import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
 from instances.certificates import Claim
-from instances.errors import printable, word
+from instances.errors import printable, said, word
 from instances.flow.problem import flow_from_document
 from instances.json_files import Value
 from instances.partitioning.partition_file import AnswerFile, read_partition, served_cut, stated_partition
@@ -50,10 +49,8 @@ def refuse_model(file: str | PathLike[str]) -> None:
         With the command that writes an answer.
     """
     if is_model(fspath(file)):
-        raise InputError(
-            f"{printable(fspath(file))}: this is a model, no answer; mtpp certify {shlex.quote(fspath(file))} "
-            "--out answer.json writes one."
-        )
+        name, out = printable(fspath(file)), said("out", "answer.json")
+        raise InputError(f"{name}: this is a model, no answer; certify it with {out}, which writes one.")
 
 
 def as_partition(start: Partition | Result | str | PathLike[str] | None, instance: Instance) -> Partition | None:

@@ -233,4 +233,4 @@ def test_bug_a_model_in_place_of_an_answer_is_told_how_to_get_one(
     network.write_bytes(b"\x08\x08")
     for model in ("bert-base", str(config), str(tmp_path), str(network)):
         assert run(f"{verb} {model}") == 2
-        assert f"{model}: this is a model, no answer; mtpp certify {model} --out answer.json" in capsys.readouterr().err
+        assert f"{model}: this is a model, no answer; certify it with --out answer.json" in capsys.readouterr().err
