@@ -331,7 +331,8 @@ def _turns(
 
     possible = [
         # Moves find much there that slices of orders do not.
-        *[(tight, searching), (tight, proof(LEVELS, 0.2))],
+        (tight, searching),
+        (tight, proof(LEVELS, 0.2)),
         (promising, ideals),
         (n <= MOST_PAIRED and k == _TWO, proof(BISECTION, 0.8)),
         (small and not few, proof("exact", 0.4, least=k * row)),

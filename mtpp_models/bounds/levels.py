@@ -78,7 +78,7 @@ def levels(start: Partition, deadline: Deadline | None = None) -> Result:
         path = _thinned_path(depth, before, most)
         with np.errstate(over="ignore", invalid="ignore"):
             bounds = _Levels(instance, path, depth, cutoff, deadline)
-            value = bounds.best(best.value, cutoff)
+            value = bounds.best(best.value)
         if value > best.value:
             best = Bound(value, LEVELS, witness={"nodes": path, "turn": [path[bounds.turn - 2]]})
         best = replace(best, optimal=bounds.finished and (len(path) < most or most == _MOST[-1]))
@@ -160,13 +160,13 @@ class _Levels:
         turns = [nothing, reader >= 0] if (reader >= 0).any() else [nothing]
         self._counts = [self._count(far, reader, needs) for far in turns]
 
-    def best(self, low: float, cutoff: float) -> float:
+    def best(self, low: float) -> float:
         """The largest bound up to the cutoff, by bisection; `low` if not higher."""
+        high = self._cutoff
         if not self._holds(low):
             return low
-        if self._holds(cutoff):
-            return cutoff
-        high = cutoff
+        if self._holds(high):
+            return high
         for _ in range(_STEPS):
             middle = (low + high) / 2
             low, high = (middle, high) if self._holds(middle) else (low, middle)

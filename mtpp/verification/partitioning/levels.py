@@ -82,11 +82,12 @@ def holds_by_levels(exact: ExactInstance, path: Sequence[int], turn: int, goal: 
     if len(limits) < len(exact.memory) or exact.buffer is not None or not pace or turn not in path or len(path) > MOST:
         return False
     question = _Question(exact, path, _largest_memories(exact, limits), pace, goal, clock)
-    if not question.is_path or question.holds(turn):
-        return question.is_path
-    if question.is_coarse:
+    if not question.is_path:
+        return False
+    holds = question.holds(turn)
+    if not holds and question.is_coarse:
         raise UndecidedError("its times differ too much in size.")
-    return False
+    return holds
 
 
 def _largest_memories(exact: ExactInstance, limits: Sequence[int]) -> list[int]:
@@ -150,6 +151,8 @@ class _Question:
         self._reader = np.array([v for tensor in exact.tensors for v in sorted(tensor.readers)], dtype=np.int64)
         self._read = np.repeat(np.arange(len(self._time)), [len(tensor.readers) for tensor in exact.tensors])
         self._may, self._must = self._levels()
+        self._late = np.zeros(len(self._time), dtype=np.int64)  # level by which all readers are in a front
+        np.maximum.at(self._late, self._read, self._must[self._reader])
         before, behind = (rows_of_pairs(exact.n, pairs) for pairs in ([(v, u) for u, v in exact.edges], exact.edges))
         self._before = lru_cache(_KEPT)(lambda v: reached(np.arange(exact.n) == v, before))
         self._behind = lru_cache(_KEPT)(lambda v: reached(np.arange(exact.n) == v, behind))
@@ -316,9 +319,8 @@ class _Question:
     def _front(self, level: int, times: _Ints) -> _Front:
         """The network of fronts of a level: nodes that these may hold, but need not, and tensors that they may cut."""
         free = (self._may <= level) & (self._must > level)
-        behind, late = self._may > level, np.zeros(len(times), dtype=np.int64)
-        np.maximum.at(late, self._read, self._must[self._reader])
-        cut = (times > 0) & ~behind[self._maker] & (late > level)
+        behind = self._may > level
+        cut = (times > 0) & ~behind[self._maker] & (self._late > level)
         node, tensor = np.cumsum(free) - 1, free.sum() + np.cumsum(cut) - 1
         reads = cut[self._read] & free[self._reader]
         closes = free[self._maker[self._read]] & free[self._reader]
