@@ -293,10 +293,7 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
     InputError
         As `export`.
     """
-    refuse_model(file)
-    manifest = read_manifest(file) if file.is_dir() else None
-    if manifest is not None:
-        file = file / manifest.certificate.file
+    file, manifest = _answer_file(file)
     answer, stated = _read(read_json(file), file, runtime, graph, words, again)
     settings = _settings(runtime, answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
     lines = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
@@ -440,10 +437,17 @@ def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) ->
         return _reported(answer, *_checked(answer.save(Path(folder) / "answer.json"), words))
 
 
+def _answer_file(path: Path) -> tuple[Path, Manifest | None]:
+    """The file of an answer, or that of a folder of stages with its manifest; a model is refused."""
+    refuse_model(path)
+    if not path.is_dir():
+        return path, None
+    manifest = read_manifest(path)
+    return path / manifest.certificate.file, manifest
+
+
 def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reported:
-    refuse_model(file)
-    manifest = read_manifest(file) if file.is_dir() else None
-    source, file = file, file if manifest is None else file / manifest.certificate.file
+    source, (file, manifest) = file, _answer_file(file)
     answer = read(file, graph, **pick(PartitioningWords, words))
     if problem_of(read_json(file)) is None:
         return _reported(answer, None, "the file states no bound", manifest=manifest)
