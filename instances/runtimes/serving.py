@@ -12,13 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from instances.devices import Platform
 from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
-from instances.graph.tensors import FloatArray
 from instances.graph.views import merge_graph
-from instances.machines import Machines
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
@@ -35,30 +32,17 @@ from instances.serving.answer import Deployment, ServedChain
 DEFAULT_LINK = 64e9
 
 
-def serving_chain(
-    graph: ComputationGraph,
-    platform: Platform,
-    runtime: Runtime,
-    devices: Machines | None = None,
-    works: FloatArray | None = None,
-    in_flight: int | None = None,
-) -> ServingInstance:
+def serving_chain(question: Instance, runtime: Runtime, in_flight: int | None = None) -> ServingInstance:
     """The question of serving for a decoder in one phase.
 
     Parameters
     ----------
-    graph : ComputationGraph
-        At operator level, which has the activations inside of layers; its states are caches at the context of its
-        dimensions, and grow with it.
-    platform : Platform
-        Platform of identical devices; with several kinds only its k, bandwidth and `fit` are used.
+    question : Instance
+        A decoder at operator level, which has the activations inside of layers, and its devices; its states are caches
+        at the context of its dimensions, and grow with it. Over several kinds of devices, nodes that the runtime keeps
+        with a layer are merged into it.
     runtime : Runtime
         Runtime that must be able to express the cuts.
-    devices : Devices, optional
-        Devices of several kinds, of which at most k are used. Nodes that the runtime keeps with a layer are merged into
-        it.
-    works : (T, operators) floats
-        Work of the operators on each kind, as the runtime sees them.
     in_flight : int, optional
         Batches in flight; for None see `ServingInstance`.
 
@@ -75,7 +59,9 @@ def serving_chain(
     InputError
         If the graph has no layers in a row, or no dimensions of a cache.
     """
-    graph = runtime.seen(graph)
+    graph, works = runtime.seen(question.graph), None
+    if not question.is_alike:
+        works = np.array([runtime.seen(replace(question.graph, work=row)).work for row in question.work])
     dims = graph.attributes.get("dims", {})
     if "context" not in dims or "batch" not in dims:
         raise InputError(
@@ -84,7 +70,7 @@ def serving_chain(
     context, batch = int(dims["context"]), int(dims["batch"])
     stack = LayerStack.of_decoder(graph)
     graph, unit = without_scores(graph, stack), stack.unit
-    if devices is not None and isinstance(runtime, LayerRuntime):
+    if works is not None and isinstance(runtime, LayerRuntime):
         lowest, highest = int(runtime.front_with_first), stack.layers + 1 - int(runtime.back_with_last)
         unit = np.clip(unit, lowest, highest)
     units, unit = np.unique(unit, return_inverse=True)
@@ -107,11 +93,12 @@ def serving_chain(
     need = np.zeros(chain.n)
     np.maximum.at(need, unit, touched_bytes(graph))
     rules = runtime.rules(chain)
-    if devices is None or works is None:
-        instance = Instance(chain, platform, constraints=rules, need=need, by_need=True)
+    if works is None:
+        instance = Instance(chain, question.platform, constraints=rules, need=need, by_need=True)
     else:
-        machines, rows = replace(devices, bandwidth=platform.bandwidth), [np.bincount(unit, row) for row in works]
-        instance = Instance(chain, machines, need=need, by_need=True, k=platform.k, works=rows, fit=platform.fit)
+        rows = [np.bincount(unit, row) for row in works]
+        machines, k, fit = question.machines, question.k, question.fit
+        instance = Instance(chain, machines, need=need, by_need=True, k=k, works=rows, fit=fit)
     return ServingInstance(
         instance=instance,
         token_bytes=token_bytes,

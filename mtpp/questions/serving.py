@@ -10,8 +10,6 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
-import numpy as np
-
 from instances import Instance
 from instances.architectures import ARCHITECTURES
 from instances.architectures.transformers import Encoder
@@ -149,11 +147,7 @@ def serving_instance(
         works = works_of_kinds(graph, loaded, devices, reading)
         most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
     question = Instance(loaded, devices, k=most, works=works, fit=True)
-    in_flight = _in_flight(question.k, runtime, words)
-    if works is None or question.is_alike:
-        return serving_chain(question.graph, question.platform, runtime, in_flight=in_flight)
-    seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
-    return serving_chain(loaded, question.platform, runtime, devices, seen, in_flight)
+    return serving_chain(question, runtime, _in_flight(question.k, runtime, words))
 
 
 def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:

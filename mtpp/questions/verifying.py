@@ -148,9 +148,9 @@ class OwnGraph:
         seen = without_scores(seen, LayerStack.of_decoder(seen))
         if (fault := _other_graph(stated.source.operators, seen)) is not None:
             return fault
-        instance, works = stated.instance, stated.source.works
-        kinds = None if instance.is_alike else instance.machines
-        chain = serving_chain(decoder, instance.platform, runtime, kinds, works, in_flight=stated.in_flight)
+        layers = stated.instance
+        question = Instance(decoder, layers.machines, k=layers.k, works=stated.source.works, fit=layers.fit)
+        chain = serving_chain(question, runtime, stated.in_flight)
         same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
 

@@ -67,7 +67,7 @@ from instances import Result
 from mtpp_models.bounds.serving import serving_front
 
 graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
-question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES[sys.argv[1]])
+question = serving_chain(Instance(graph, Platform(3, 64e9, 4e8, fit=True)), RUNTIMES[sys.argv[1]])
 points = serving_front(question).points
 front = Result("front", question, Front(question, points, points[0], sys.argv[1]))
 write_json(sys.argv[2], certificate_document([front]))

@@ -78,7 +78,7 @@ def _kinds() -> Document:
 
 def _front() -> Document:
     graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
-    question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
+    question = serving_chain(Instance(graph, Platform(3, 64e9, 4e8, fit=True)), RUNTIMES["vllm"])
     front = serving_front(question)
     assert front.points
     return certificate_document([Result("front", question, Front(question, front.points, front.points[0], "vllm"))])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from instances import Platform
+from instances import Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
@@ -122,7 +122,7 @@ def _compared(graph: ComputationGraph, platform: Platform, name: str) -> dict[st
     runtime = RUNTIMES[name]
     if isinstance(runtime, LayerRuntime):  # what modules are called does not matter here
         runtime = replace(runtime, names=None)
-    question = serving_chain(graph, platform, runtime, in_flight=platform.k)
+    question = serving_chain(Instance(graph, platform), runtime, platform.k)
     front = serving_front(question)
     rule = served(question, DEFAULT_RULES[name](question.instance.graph.n - 2, platform.k))
     holds = rule.capacity >= question.context

@@ -61,7 +61,7 @@ def vllm_6920() -> ReportedServing:
     leave room for 1,476 blocks.
     """
     graph = ARCHITECTURES["llama-3-70b"].build(phase="decode", element_bytes=1, kv_bytes=2, context=1)
-    loose = serving_chain(graph, Platform(8, _LINK, 1e12, fit=True), RUNTIMES["vllm"], in_flight=1)
+    loose = serving_chain(Instance(graph, Platform(8, _LINK, 1e12, fit=True)), RUNTIMES["vllm"], 1)
     ends = np.ones(loose.instance.graph.n)
     ends[[0, -1]] = 2
     chain = replace(loose.instance.graph, param_bytes=loose.instance.graph.param_bytes * ends)

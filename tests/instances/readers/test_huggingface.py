@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from transformers_configurations import GEMMA, LLAMA, written
 
-from instances import InputError, InputWarning, Platform
+from instances import InputError, InputWarning, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.json_files import parse_json
 from instances.readers import load_graph
@@ -53,7 +53,7 @@ def test_a_window_and_tied_weights_by_hand(tmp_path):
 
 def test_the_cache_of_a_serving_question_stops_at_the_window(tmp_path):
     graph = load_graph(written(tmp_path, GEMMA), dims={"phase": "decode", "context": 9, "kv_bytes": 1, "batch": 3})
-    chain = serving_chain(graph, Platform(2, 1.0, 1e6, fit=True), RUNTIMES["vllm"])
+    chain = serving_chain(Instance(graph, Platform(2, 1.0, 1e6, fit=True)), RUNTIMES["vllm"])
     assert chain.window.tolist() == [np.inf, 1, np.inf, np.inf]
     assert chain.token_bytes.tolist() == [0, 24, 24, 0]
 
@@ -61,7 +61,7 @@ def test_the_cache_of_a_serving_question_stops_at_the_window(tmp_path):
 def test_states_that_do_not_grow_count_as_weights(tmp_path):
     config = {"model_type": "mamba", "hidden_size": 4, "state_size": 2, "num_hidden_layers": 2, "vocab_size": 5}
     graph = load_graph(written(tmp_path, config), dims={"phase": "decode", "context": 100, "kv_bytes": 1, "batch": 2})
-    chain = serving_chain(graph, Platform(2, 1.0, 1e6, fit=True), RUNTIMES["vllm"])
+    chain = serving_chain(Instance(graph, Platform(2, 1.0, 1e6, fit=True)), RUNTIMES["vllm"])
     state = 2 * 8 * (2 + 4)
     assert graph.state_bytes.sum() == 2 * state
     assert not chain.token_bytes.any()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instances import ComputationGraph, Platform
+from instances import ComputationGraph, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving import serving_chain
@@ -26,7 +26,7 @@ def test_a_layer_needs_room_for_its_largest_node_not_for_all_of_them(
 ) -> None:
     """Activations of one token of each sequence by hand, from the sizes in the papers."""
     graph = ARCHITECTURES[name].build(phase="decode", batch=BATCH, context=100, element_bytes=BYTES)
-    question = serving_chain(graph, Platform(2, 64e9, 1e13, fit=True), RUNTIMES["vllm"])
+    question = serving_chain(Instance(graph, Platform(2, 64e9, 1e13, fit=True)), RUNTIMES["vllm"])
     layers = len(question.instance.graph.names) - 2
     assert question.instance.needs.tolist() == [before, *[layer] * layers, after]
 
@@ -35,7 +35,7 @@ def test_bug_layers_passed_nothing_between_them_where_each_is_a_node() -> None:
     """Only scores take no room: layers that are whole keep caches, too, and send their tensors to the next one."""
     dims = {"phase": "prefill", "sequence": 64, "element_bytes": 2}
     chains = [
-        serving_chain(graph, Platform(2, 1e6, 1e12), RUNTIMES["vllm"]).instance.graph
+        serving_chain(Instance(graph, Platform(2, 1e6, 1e12)), RUNTIMES["vllm"]).instance.graph
         for level in ("operator", "layer")
         for graph in [ARCHITECTURES["llama-2-7b"].build(level=level, **dims)]
     ]
@@ -55,7 +55,7 @@ def test_bug_parameters_between_two_states_of_a_layer_were_dropped() -> None:
         state_bytes=[16.0, 0.0, 16.0] * 2,
         attributes={"dims": {"context": 4, "batch": 1, "sequence": 1}},
     )
-    question = serving_chain(graph, Platform(2, 1.0, 1e6), RUNTIMES["vllm"])
+    question = serving_chain(Instance(graph, Platform(2, 1.0, 1e6)), RUNTIMES["vllm"])
     assert question.source is not None
     operators = question.source.operators
     assert operators.param_bytes.sum() == 128.0

@@ -15,7 +15,7 @@ from flow_oracle import FlowCase
 from grid_cases import equal_question
 from hunt_flow import flow_instance_of
 
-from instances import ComputationGraph, InputError, Platform
+from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.devices import NetworkCards
 from instances.flow.problem import FlowInstance
@@ -105,7 +105,7 @@ def _flows() -> tuple[FlowInstance, Mapping[str, Any]]:
 
 def _fronts() -> tuple[ServingInstance, Mapping[str, Any]]:
     graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=4)
-    question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
+    question = serving_chain(Instance(graph, Platform(3, 64e9, 4e8, fit=True)), RUNTIMES["vllm"])
     assert question.source is not None
     return question, {
         "context": question.context + 1,

@@ -44,7 +44,7 @@ def gpt2_question(
 ) -> ServingInstance:
     graph = ARCHITECTURES[network].build(phase="decode", batch=32, context=context)
     platform = Platform(3, 64e9, 4e8 if network == "gpt2" else 2e10, fit=True)
-    return serving_chain(graph, platform, RUNTIMES[runtime], in_flight=in_flight)
+    return serving_chain(Instance(graph, platform), RUNTIMES[runtime], in_flight)
 
 
 def gpt2() -> dict[str, Any]:

@@ -82,7 +82,7 @@ def test_a_stage_receives_what_it_reads_not_what_the_next_one_does() -> None:
 def test_decoders_agree_with_the_program_over_ideals(name: str, runtime: str) -> None:
     """The first point is the optimum that another program proves of the same question without a limit of memory."""
     graph = ARCHITECTURES[name].build(phase="decode", batch=32)
-    question = serving_chain(graph, Platform(4, 64e9, 1e13, fit=True), RUNTIMES[runtime])
+    question = serving_chain(Instance(graph, Platform(4, 64e9, 1e13, fit=True)), RUNTIMES[runtime])
     best = serving_front(question).points[0]
     answer = solve(question.instance.with_platform(Platform(4, 64e9)), "ideals")
     assert answer.bound is not None
@@ -120,4 +120,4 @@ def test_what_is_no_serving_question_is_refused() -> None:
     with pytest.raises(InputError, match="context and batch"):
         replace(good, context=0)
     with pytest.raises(InputError, match="no cache"):
-        serving_chain(ARCHITECTURES["bert-base"].build(), Platform(2, 1.0, 1.0), RUNTIMES["vllm"])
+        serving_chain(Instance(ARCHITECTURES["bert-base"].build(), Platform(2, 1.0, 1.0)), RUNTIMES["vllm"])
