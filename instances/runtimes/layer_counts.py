@@ -180,6 +180,23 @@ def llama_words(deployment: ServerStages) -> str:
     return f"{' '.join(words)}\n"
 
 
+def exo_words(deployment: ServerStages) -> str:
+    """The command for a running exo, which asks it for a placement and gives that back with these layers.
+
+    Stages are the nodes of its ring in their order. A placement on another number of nodes is refused.
+    """
+    if set(deployment.degrees) != {1}:
+        raise InputError(f"exo has no stages with tensor degrees; this cut has {max(deployment.degrees)}.")
+    stages = len(deployment.layers)
+    layers = (
+        f"[{_listed(deployment.layers)}] as $n | {{instance: map_values(.shardAssignments.runnerToShard |= "
+        f'if length != {stages} then error("\\(length) nodes for {stages} stages") else map_values(map_values('
+        ".deviceRank as $r | .startLayer = ($n[:$r] | add // 0) | .endLayer = ($n[:$r + 1] | add))) end)}"
+    )
+    ask = f'curl -fsG "$EXO/instance/placement" -d model_id="$MODEL" -d sharding=Pipeline -d min_nodes={stages}'
+    return f"{ask} | jq '{layers}' | curl -fs \"$EXO/instance\" -H Content-Type:application/json -d @-\n"
+
+
 def _galvatron(cut: LayerCut) -> str:
     """A whole strategy, as its parser wants it: each layer on one device, data parallel over the replicas.
 
@@ -280,6 +297,15 @@ LAYER_COUNTS = (
         orders_devices=True,
         reaches_hosts=True,
         one_batch=True,
+    ),
+    ServerRuntime.of_words(
+        "exo",
+        "command that gives the nodes of a running exo their layers",
+        "exo/src/exo/shared/types/worker/shards.py",
+        "#",
+        exo_words,
+        one_batch=True,
+        caveats=("each node of exo has what comes before and after the layers; here one stage counts it",),
     ),
     LayerRuntime(
         "galvatron",

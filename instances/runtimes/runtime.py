@@ -31,6 +31,7 @@ class Runtime(ABC):
     version: str = field(default="", kw_only=True)
     earlier: tuple[Runtime, ...] = field(default=(), kw_only=True)  # the same in releases with other settings
     one_batch: bool = field(default=False, kw_only=True)  # whether one batch at a time goes through all stages
+    caveats: tuple[str, ...] = field(default=(), kw_only=True)  # what it does that no cost counts, in sentences
 
     def of_version(self, version: str | None) -> Runtime:
         """The runtime with the settings of a release; None means the latest known.

@@ -20,7 +20,14 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.partitioning.stated import ServedDecoder
-from instances.runtimes.layer_counts import ServerStages, llama_words, sglang_words, tensorrt_words, vllm_words
+from instances.runtimes.layer_counts import (
+    ServerStages,
+    exo_words,
+    llama_words,
+    sglang_words,
+    tensorrt_words,
+    vllm_words,
+)
 from instances.runtimes.layers import Cut, LayerCut, LayerStack
 from instances.runtimes.runtime import LayerRuntime, NodeRuntime, Runtime
 from instances.serving.answer import Deployment, ServedChain
@@ -297,7 +304,13 @@ OPENVINO = NodeRuntime(
 # Deployments in the words of runtimes: what starts each chain that differs, with its devices as a comment.
 
 
-_WORDS = {"vllm": vllm_words, "sglang": sglang_words, "tensorrt-llm": tensorrt_words, "llama-cpp": llama_words}
+_WORDS = {
+    "vllm": vllm_words,
+    "sglang": sglang_words,
+    "tensorrt-llm": tensorrt_words,
+    "llama-cpp": llama_words,
+    "exo": exo_words,
+}
 
 
 def writers(*runtimes: Runtime) -> dict[str, Callable[[Deployment], str]]:

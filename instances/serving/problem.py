@@ -44,7 +44,7 @@ OBJECTIVES = ("throughput", "latency", "cost")
 TOPOLOGIES = ("chain", "replicas")
 RESERVES = ("full", "mean")
 #: Runtimes in which one batch at a time goes through all stages.
-ONE_BATCH = ("llama-cpp",)
+ONE_BATCH = ("llama-cpp", "exo")
 PREFILLS = ("mixed", "pools", "none", "prompts")
 _MOST_TOKENS, MOST_BATCH = 10**7, 65536
 _FEWEST_OF_POOLS = 2

@@ -29,7 +29,7 @@ from instances.placement.networks import group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid.transformer import Transformer
-from instances.runtimes import Runtime
+from instances.runtimes import RUNTIMES, Runtime
 from instances.runtimes.serving_front import Front
 from instances.serving.model import ServedModel
 from instances.serving.problem import DeploymentInstance
@@ -259,7 +259,8 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
         question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, full
     )
     terms = serving_terms(words, front.chosen, priced=priced)
-    return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(terms,))
+    notes = (terms, *RUNTIMES[front.runtime].caveats)
+    return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=notes)
 
 
 def _why_none(question: ServingInstance, largest: float) -> str:
@@ -505,7 +506,7 @@ def deployment(
     notes = [_TIGHT] if any(chain.is_tight for chain in chains) else []
     if question.objective != "latency" and question.batch in [chain.chain.batch for chain in chains]:
         notes.append(f"a batch has the most sequences that it may have, {question.batch}; {word('batch')} changes it")
-    return result.noted(*notes)
+    return result.noted(*notes, *(() if question.runtime is None else RUNTIMES[question.runtime].caveats))
 
 
 def deployment_front(

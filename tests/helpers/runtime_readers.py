@@ -132,6 +132,15 @@ def llama_cpp(text: str, layers: int, k: int) -> list[int]:
     return [stages[0], *stages]
 
 
+def exo(text: str, layers: int, k: int) -> list[int]:
+    """Counts that a program of jq spreads over the nodes of a placement; that it does is a test of its own."""
+    ask, change, _ = text.split(" | ", 1)[0], *re.findall(r" \| (jq '.*') \| (curl .*)\n", text)[0]
+    assert shlex.split(ask)[-1] == f"min_nodes={k}"
+    counts = json.loads(change[4 : change.index("]") + 1])
+    assert f"if length != {len(counts)} then" in change
+    return counted(counts, layers)
+
+
 def deepspeed(text: str, layers: int, k: int) -> list[int]:
     """The class runs, over a base class with what it uses of DeepSpeed: specs, a topology and bounds."""
     before, after = 1, 2
@@ -201,6 +210,7 @@ READERS: dict[str, Callable[[str, int, int], list[int]]] = {
     "torch": torch,
     "accelerate": accelerate,
     "llama-cpp": llama_cpp,
+    "exo": exo,
     "deepspeed": deepspeed,
     "galvatron": galvatron,
     "onnxruntime-genai": onnxruntime_genai,

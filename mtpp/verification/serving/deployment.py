@@ -40,7 +40,7 @@ _Devices = tuple[tuple[int, int], ...]
 # From and to: batches in flight, sequences of a batch, cycles; and the degree of stages, 0 for any.
 _Box = tuple[int, int, int, int, int, int, int]
 # Runtimes whose stages work at the same batch, one after the other.
-_ONE_BATCH = ("llama-cpp",)
+_ONE_BATCH = ("llama-cpp", "exo")
 _MOST_BOXES, _MOST_VECTORS = 20_000, 100_000
 
 

@@ -33,6 +33,9 @@ _COUNTS = {
     + r"pp_partition: \[(?P<counts>[\d, ]+)\]\n"
     + r"(?:max_batch_size: (?P<batch>\d+)\n)?(?:max_seq_len: (?P<length>\d+)\n)?",
     "galvatron": r'\{\s*"pp_deg": (?P<stages>\d+),\s*"pp_division": "(?P<counts>[\d,]*)"(?:,\s*"\w+": [\d",]+)*\s*\}\n',
+    "exo": r'curl -fsG "\$EXO/instance/placement" -d model_id="\$MODEL" -d sharding=Pipeline'
+    + r" -d min_nodes=(?P<stages>\d+)"
+    + r" \| jq '\[(?P<counts>[\d,]+)\] as \$n \| [^']*' \| curl [^\n]*\n",
     "llama-cpp": r"-ngl 999 -sm layer -ts (?P<counts>\d+(?:,\d+)*)(?: --rpc (?P<servers>[\w.:,-]+))?"
     + r"(?: -dev (?P<names>(?:CUDA|RPC)\d+(?:,(?:CUDA|RPC)\d+)*))?(?: -c (?P<tokens>\d+) -np (?P<sequences>\d+))?\n",
 }

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
+import subprocess
 import tomllib
 from itertools import pairwise, product
 
@@ -127,6 +131,34 @@ def test_releases_have_their_words() -> None:
     ):
         with pytest.raises(InputError, match=words):
             RUNTIMES[name].of_version(version)
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which the command calls, is not installed")
+def test_the_command_for_exo_changes_a_placement_as_exo_gives_it() -> None:
+    """Nodes get their layers by their ranks, whatever their order; on another number of nodes it fails, with why."""
+    words = RUNTIMES["exo"].settings(cut(chain(7), [0, 0, 0, 1, 1, 1, 1, 2, 2], 3))
+    ask, change, send = (shlex.split(command) for command in re.split(r" \| (?=jq|curl)", words))
+    assert ask[:3] == ["curl", "-fsG", "$EXO/instance/placement"]
+    assert send[:3] == ["curl", "-fs", "$EXO/instance"]
+
+    def changed(ranks: list[int]) -> subprocess.CompletedProcess[str]:
+        shard = {"worldSize": 3, "startLayer": 0, "endLayer": 7, "nLayers": 7}
+        runners = {f"runner-{r}": {"PipelineShardMetadata": shard | {"deviceRank": r}} for r in ranks}
+        instance = {"instanceId": "1", "shardAssignments": {"modelId": "m", "runnerToShard": runners}}
+        text = json.dumps({"MlxRingInstance": instance | {"ephemeralPort": 5}})
+        return subprocess.run(change, input=text, capture_output=True, text=True, check=False)
+
+    instance = json.loads(changed([2, 0, 1]).stdout)["instance"]["MlxRingInstance"]
+    assert (instance["instanceId"], instance["ephemeralPort"]) == ("1", 5)
+    shards = instance["shardAssignments"]["runnerToShard"]
+    assert [tuple(shards[f"runner-{r}"]["PipelineShardMetadata"].values())[1:] for r in range(3)] == [
+        (0, 2, 7, 0),
+        (2, 6, 7, 1),
+        (6, 7, 7, 2),
+    ]
+    failed = changed([0, 1])
+    assert failed.returncode != 0
+    assert "2 nodes for 3 stages" in failed.stderr
 
 
 def test_llama_cpp_keeps_the_embeddings_on_the_host() -> None:

@@ -237,10 +237,12 @@ def test_limits_of_time_change_no_costs() -> None:
     assert costs_of(replace(question, output=10)) is not costs_of(question)
 
 
-def test_bug_a_deployment_for_llama_cpp_had_several_batches_in_flight(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runtime", NO_DEGREE)
+def test_bug_a_deployment_for_a_runtime_of_one_batch_had_several_in_flight(runtime: str, tmp_path: Path) -> None:
     """Its stages work at one batch, one after the other, as `mtpp serve -k` counts it."""
-    assert {name for name in (*ONE_DEGREE, *NO_DEGREE) if name in RUNTIMES and RUNTIMES[name].one_batch} == {*ONE_BATCH}
-    result = mtpp.serve("llama-3-8b", servers="1x2xL4", runtime="llama-cpp", weights="int4", topology="chain", batch=64)
+    assert {name for name in (*ONE_DEGREE, *NO_DEGREE) if RUNTIMES[name].one_batch} == {*ONE_BATCH}
+    result = mtpp.serve("llama-3-8b", servers="1x2xL4", runtime=runtime, weights="int4", topology="chain", batch=64)
+    assert set(RUNTIMES[runtime].caveats) <= set(result.notes)
     ((served, _),) = result.answer.chains
     assert served.chain.batches == 1
     assert served.cycle == sum(served.stage_times)
