@@ -484,16 +484,8 @@ class Formulation:
             )
             controls.relaxation(linear)
             options["relaxation"] = linear.value
-        partitions, rounded = [start] if start is not None and self.is_bound else [], False
-        if self.exact:
-            for result in results:
-                if result.superblock is None:
-                    continue
-                solution = _solution(instance, result, prepared.group, solver)
-                partitions += [] if solution is None else [solution]
-                # What fits by the tolerances of the solver alone, or by times that are capped, is no optimum.
-                tolerated = result.cost * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
-                rounded |= solution is None or solution.bottleneck > tolerated
+        solutions, optimal = _solutions(instance, prepared, results, solver) if self.exact else ([], True)
+        partitions = [*([start] if start is not None and self.is_bound else []), *solutions]
         bound, notes = None, tuple[str, ...]()
         if self.is_bound:
             floor = simple(instance)
@@ -509,7 +501,7 @@ class Formulation:
                 blameless = prepared.cutoff < np.inf  # what a strengthened model loses costs no less than the cutoff
                 cases = () if blameless else prepared.cases
                 raise contradiction(self.name, cases, prepared.data, solver.name, proved, least)
-            bound = Bound(max(floor, proved), name, closed and not rounded, options)
+            bound = Bound(max(floor, proved), name, closed and optimal, options)
             if controls.relaxation is not None and floor > proved:
                 notes += (f"The bound is that of simple, which is more than the linear relaxation of {self.name}",)
         return Result(
@@ -525,6 +517,24 @@ class Formulation:
             log="\n".join(result.log for result in results),
             notes=notes,
         )
+
+
+def _solutions(
+    instance: Instance, prepared: PreparedModel, results: Sequence[CaseResult], solver: Solver
+) -> tuple[list[Partition], bool]:
+    """Partitions of the solutions of an exact model, and whether an optimum of it is one of the question.
+
+    What fits by the tolerances of the solver alone, or by times that are capped, is none.
+    """
+    partitions, optimal = [], True
+    for result in results:
+        if result.superblock is None:
+            continue
+        solution = _solution(instance, result, prepared.group, solver)
+        partitions += [] if solution is None else [solution]
+        tolerated = result.cost * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
+        optimal &= solution is not None and solution.bottleneck <= tolerated
+    return partitions, optimal
 
 
 def _solution(instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:

@@ -339,26 +339,12 @@ def verify_serving(document: Value, limits: Limits) -> Verdict:
 
 
 def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
-    graph = stated.instance.graph
-    links = {(int(u), int(v)) for u, v in graph.edges}
-    if any((v - 1, v) not in links for v in range(1, graph.n)):
-        yield "question.chain.graph: a node does not read from the one before it, so that not all cuts are intervals"
-        return
-    largest = max(kind.memory for kind in stated.instance.machines.kinds)
-    if largest == math.inf or any(
-        size > 0 and Fraction(size) * _MOST_TOKENS <= Fraction(largest) for size in stated.token_bytes.tolist()
-    ):
-        yield f"question.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
-        return
-    if not stated.front:
-        yield "answer.front: there is no cut; nothing is claimed"
+    if (fault := _unusable(stated)) is not None:
+        yield fault
         return
     if not 0 <= stated.chosen < len(stated.front):
         yield f"answer.chosen: there is no cut {stated.chosen} among {len(stated.front)}"
     exact = ExactInstance.of(stated.instance)
-    if exact.is_rated and links != {(v - 1, v) for v in range(1, graph.n)}:
-        yield "question.chain.graph: a node is read by others than the next one, and there are rates between kinds"
-        return
     points = [(point, f"answer.front[{i}]") for i, point in enumerate(stated.front)]
     shapes = [fault for point, place in points if (fault := _misshapen(stated, point, place))]
     if shapes:
@@ -368,23 +354,50 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     stages = [list(stages_of(stated, exact, t, clock)) for t in range(len(exact.counts))]
     by_place = [{(stage.first, stage.end): stage for stage in row} for row in stages]
     truths, rules = [], _Rules(stated)
-    for i, point in enumerate(stated.front):
+    for point, place in points:
         kinds = _kinds(stated, point)
-        of_places = [by_place[t].get(place) for t, place in zip(kinds, _intervals(stated, point), strict=True)]
+        of_places = [by_place[t].get(layers) for t, layers in zip(kinds, _intervals(stated, point), strict=True)]
         cut = [stage for stage in of_places if stage is not None]
         if len(cut) < len(of_places) or not all(rules.allow(s, stage.first, stage.end) for s, stage in enumerate(cut)):
-            yield f"answer.front[{i}]: a stage does not fit into the memory, or breaks a constraint"
+            yield f"{place}: a stage does not fit into the memory, or breaks a constraint"
             return
         contexts = [context_of(stated, stage) for stage in cut]
         cut = with_transfers(exact, cut, kinds)
-        yield from _faults_of_point(stated, point, cut, contexts, f"answer.front[{i}]")
+        yield from _faults_of_point(stated, point, cut, contexts, place)
         truths.append((time_a_batch(stated, [stage.cost for stage in cut]), min(contexts)))
-    for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
-        if not (cost < more and context < larger):
-            yield f"answer.front[{i + 1}]: time a batch and context do not both rise"
     yield from faults_of_cost(stated.cost, truths[0][0])
     if stated.bound is not None or stated.ratio is not None:
         yield "bound, ratio: a front has none"
+    yield from _faults_of_front(stated, exact, stages, truths, clock)
+
+
+def _unusable(stated: StatedServing) -> str | None:
+    """Why nothing about a front can be checked; None if it can."""
+    instance, graph = stated.instance, stated.instance.graph
+    row = {(v - 1, v) for v in range(1, graph.n)}
+    links = {(int(u), int(v)) for u, v in graph.edges}
+    largest = max(kind.memory for kind in instance.machines.kinds)
+    sizes = [Fraction(size) for size in stated.token_bytes.tolist() if size > 0]
+    if not row <= links:
+        return "question.chain.graph: a node does not read from the one before it, so that not all cuts are intervals"
+    if largest == math.inf or any(size * _MOST_TOKENS <= Fraction(largest) for size in sizes):
+        return f"question.token_bytes: there is room for over {_MOST_TOKENS} tokens, which cannot be stated exactly"
+    if instance.rates is not None and links != row:
+        return "question.chain.graph: a node is read by others than the next one, and there are rates between kinds"
+    return None if stated.front else "answer.front: there is no cut; nothing is claimed"
+
+
+def _faults_of_front(
+    stated: StatedServing,
+    exact: ExactInstance,
+    stages: list[list[LayerRange]],
+    truths: list[tuple[Fraction, float]],
+    clock: Clock,
+) -> Iterator[str]:
+    """Yield cuts that another one beats, or may, by their true times of a batch and contexts."""
+    for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
+        if not (cost < more and context < larger):
+            yield f"answer.front[{i + 1}]: time a batch and context do not both rise"
     if truths[0][1] < stated.context:
         yield f"answer.front[0]: it holds {truths[0][1]:.0f} tokens, and the question asks for {stated.context}"
     least: float = stated.context
