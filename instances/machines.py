@@ -319,6 +319,12 @@ def listed_devices() -> dict[str, ListedDevice]:
     return {row["name"]: ListedDevice(**row) for row in catalogue()["devices"]}
 
 
+def device_named(name: str) -> ListedDevice | None:
+    """The device of the catalogue of a name in any case, with or without the size of its memory."""
+    names = {key.lower(): device for device in listed_devices().values() for key in (device.training, device.name)}
+    return names.get(name.lower()) or names.get(name.lower().removesuffix("gb"))
+
+
 #: Kinds that are known by name, with dense half precision, own memory, its size, and what their slot carries.
 SHIPPED: dict[str, Kind] = {
     device.name: Kind(
@@ -347,10 +353,10 @@ def devices_of_text(text: str) -> Machines | None:
     for part in parts:
         assert part is not None
         count, name = int(part[1]), part[2]
-        shipped = next((kind for kind in SHIPPED.values() if kind.name.lower() == name.lower()), None)
-        if shipped is None:
+        device = device_named(name)
+        if device is None:
             raise WordError("devices", text, unknown(SHIPPED, name, "kind of devices"))
-        kinds.append(replace(shipped, count=count))
+        kinds.append(replace(SHIPPED[device.name], count=count))
     return Machines(kinds)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from instances.errors import InputError, WordError, printable, unknown
 from instances.json_files import Value
-from instances.machines import SHIPPED, Kind, listed_devices
+from instances.machines import SHIPPED, Kind, device_named, listed_devices
 from instances.records import Limit, read
 
 _TEXT = re.compile(r"\s*([1-9]\d{0,5})\s*[x×*]\s*([1-9]\d{0,3})\s*[x×*]\s*([\w.+-]+)\s*")
@@ -94,7 +94,8 @@ class StatedServers:
 
     def servers(self) -> Servers:
         """The servers; an `InputError` names fields missing of a device that is not in the catalogue."""
-        shipped = next((kind for kind in SHIPPED.values() if kind.name.lower() == self.kind.lower()), None)
+        device = device_named(self.kind)
+        shipped = None if device is None else SHIPPED[device.name]
         slot = None if shipped is None else shipped.bandwidth
         fields = {} if shipped is None else _of_kind(shipped)
         fields |= {name: value for name, value in vars(self).items() if value is not None and name != "kind"}
@@ -145,7 +146,7 @@ def servers_of_text(text: str) -> tuple[Servers, ...] | None:
     servers = []
     for part in parts:
         assert part is not None
-        if not any(kind.name.lower() == part[3].lower() for kind in SHIPPED.values()):
+        if device_named(part[3]) is None:
             raise WordError("servers", text, unknown(SHIPPED, part[3], "kind of devices"))
         servers.append(StatedServers(part[3], int(part[2]), int(part[1])).servers())
     return tuple(servers)

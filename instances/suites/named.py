@@ -54,7 +54,7 @@ def regal_style_suite(count: str) -> Suite:
     if not 0 < number <= _MOST or number % families:
         raise InputError(
             f"{name}: N must be a multiple of {families}, up to {_MOST}: there are {families} families; "
-            f"say regal-style:24 or regal-style:1000."
+            f"say regal-style:{min(number + -number % families or 24, _MOST)}."
         )
     return Suite(name, f"{number} random graphs of 50 to 200 nodes, {families} families", regal_style_entries(number))
 

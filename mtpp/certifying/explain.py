@@ -208,7 +208,8 @@ def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
     kinds = partition.kind_names
     on = f" (on {printable(kinds[b])})" if kinds else ""
     in_flight = front.instance.in_flight
-    passing = f"{figures(point.throughput, f'sequences per {unit}')} pass"
+    counted = "sequences" if in_flight is None else "tokens"
+    passing = f"{figures(point.throughput, f'{counted} per {unit}')} pass"
     if in_flight is not None:
         passing += f" with {how_many(in_flight, 'batch')} of {front.instance.batch} in flight"
     yield f"Stage {b}{on} is the slowest: {time_in_words(float(costs[b]), unit)}; {passing}."
@@ -518,7 +519,7 @@ def _slowest(findings: Findings) -> str:
     times = {word: float(getattr(costs, name)[b]) for name, word in names.items()}
     parts = [f"{time / bottleneck:.1%} {word}" for word, time in times.items() if time > 0]
     ties = int((findings.partition.block_costs >= bottleneck * (1 - _TIE)).sum()) - 1
-    equal = f", as {ties} other{'s' if ties > 1 else ''} of equal cost" if ties else ""
+    equal = f" ({ties} other{'s cost' if ties > 1 else ' costs'} as much)" if ties else ""
     on = f" (on {printable(findings.partition.kind_names[b])})" if findings.partition.kind_names else ""
     return f"Stage {b}{on} is the slowest{equal}: {findings.time(bottleneck)}, of which {', '.join(parts)}."
 

@@ -32,13 +32,14 @@ def grid_headlines(
     question, chain = result.instance, plan.chain
     servers, sizes, layers = question.servers, question.state_bytes, how_many(chain.n, "layer")
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
+    others = "" if servers.count == 1 else f", {outer} to others"
     sequence = "sequence not stated" if chain.sequence is None else f"sequence {chain.sequence}"
     state = f"{sizes.weights:g} + {sizes.gradients:g} + {sizes.optimizer:g} bytes a parameter"
     at_most = "" if min(chain.degrees)[0] == 1 else "at most "
     rows = [
         ("model", f"{chain.name}, {layers}, {at_most}{chain.parameters:,.0f} parameters; {chain.source or 'measured'}"),
         ("numbers", f"{chain.dtype}, {sequence}, {state}"),
-        ("servers", f"{servers.name}; a device sends {inner} inside its server, {outer} to others"),
+        ("servers", f"{servers.name}; a device sends {inner} inside its server{others}"),
         ("grid", _grid(plan)),
         ("step", f"{plan.time:.6g} s, {how_many(question.global_batch, 'sample')}, {plan.bubble:.1%} of it no pass"),
         *_speeds(plan, peak_flops, price),

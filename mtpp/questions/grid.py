@@ -497,9 +497,10 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
         names = ", ".join(listed_servers())
         why = f"a plan for a global batch needs equal servers such as 8x8, or by name such as 16xDGX-H100 ({names})."
         raise WordError("cluster", str(cluster), why)
+    count = int((named or shape or "0x")[1])
     if bandwidth is None and named is None:
-        why = f"give {word('bandwidth')} within and between servers, such as 300GB/s,400GB/s."
-        raise WordError("cluster", cluster, why)
+        where = "the server, such as 300GB/s" if count == 1 else "and between servers, such as 300GB/s,400GB/s"
+        raise WordError("cluster", cluster, f"give {word('bandwidth')} within {where}.")
     if bandwidth is not None:
         inner, between = rates_of_servers(bandwidth, _check_unit)
     parts = [part for part in nic.split(",") if part != "full"]
@@ -507,7 +508,6 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
         raise WordError("nic", nic, "here cards carry both directions at once; give a rate alone.")
     card = parse_bandwidth(parts[0], word="nic") if parts else between
     outer = between if named is not None and not parts else min(between, card / max(size, 1))
-    count = int((named or shape or "0x")[1])
     check_range("bandwidth", inner, "bytes/s", (1e9, 1e13), "within a server")
     if count > 1:
         check_range("bandwidth", outer, "bytes/s", (1e7, inner), "of a device to other servers")

@@ -241,7 +241,8 @@ def devices_of(
     if all(kind.bandwidth is not None for kind in devices.kinds):
         disregard("bandwidth")
         names = ", ".join(printable(kind.name) for kind in devices.kinds)
-        warn_if_given("bandwidth", f"{names} {'has its own' if len(devices.kinds) == 1 else 'have their own'}")
+        have = "has its own" if len(devices.kinds) == 1 else "have their own"
+        warn_if_given("bandwidth", f"{names} {have}; a file of devices gives others")
     kinds = tuple(replace(kind, memory=min(kind.memory, memory)) for kind in devices.kinds)
     return replace(devices, kinds=kinds, bandwidth=bandwidth)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import json
 import linecache
 import os
@@ -304,6 +305,14 @@ def _load(place: Place) -> Any:
         raise MethodError(
             f"{name} is of type {type(value).__name__}; a method is a function, a Formulation or an Algorithm"
         )
+    if inspect.isfunction(value):
+        try:
+            inspect.signature(value).bind("instance", "rng", "limits")
+        except TypeError:
+            raise MethodError(
+                f"{name} is a function, which searches, but does not take instance, rng and limits; "
+                "a bound is a Formulation or an Algorithm"
+            ) from None
     return value
 
 

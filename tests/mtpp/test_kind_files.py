@@ -144,6 +144,7 @@ def test_kinds_of_texts_and_of_older_files(tmp_path: Path) -> None:
     assert read is not None
     assert [(kind.name, kind.count) for kind in read.kinds] == [("A100", 5), ("L4", 2)]
     assert devices_of_text("devices.json") is None
+    assert devices_of_text("4xa100-80GB,2xA100-40") == devices_of_text("4xA100,2xA100-40GB")
     assert set(SHIPPED) >= {"A100", "L4", "T4"}
     file = tmp_path / "old.json"
     file.write_text(json.dumps({"format": "mtpp-devices/1", "speeds": [1, 0.5, 1], "memories": [8, None, 8]}))

@@ -15,7 +15,7 @@ from typing import Any
 
 from instances.errors import InputError, check_one_of, printable, unknown
 from instances.json_files import Value, read_json
-from instances.machines import ListedDevice, catalogue, listed_devices
+from instances.machines import ListedDevice, catalogue, device_named, listed_devices
 
 #: Types of numbers of products, with their bytes in memory: inputs of products of 8 bits are made of 16 bits.
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 2}
@@ -164,12 +164,11 @@ def read_accelerator(name: str) -> Accelerator:
         fields.pop("format")
         with document.refusing():
             return Accelerator(**{key: _READ.get(key, Value.number)(value) for key, value in fields.items()})
-    names = {key.lower(): device for device in ACCELERATORS.values() for key in (device.name, device.name + "GB")}
-    names |= {listed.name.lower(): ACCELERATORS[listed.training] for listed in listed_devices().values()}
-    if name.lower() not in names:
+    listed = device_named(name)
+    if listed is None:
         begin = [device for device in ACCELERATORS if name and device.lower().startswith(name.lower())]
         raise InputError(unknown(begin or ACCELERATORS, name.upper(), "device"))
-    return names[name.lower()]
+    return ACCELERATORS[listed.training]
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,8 @@ def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: p
         ("train no.onnx --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
         ("train gpt2 --cluster 1x4+1x2 --bandwidth 1GB/s --global-batch 8", "needs equal servers such as 8x8"),
         ("train gpt2 --cluster 1x4xA100 --global-batch 8", "--cluster 1x4, --device A100"),
-        ("train gpt2 --cluster 1x4 --global-batch 8", "give --bandwidth within and between servers"),
+        ("train gpt2 --cluster 2x4 --global-batch 8", "give --bandwidth within and between servers"),
+        ("train gpt2 --cluster 1x4 --global-batch 8", "give --bandwidth within the server, such as 300GB/s."),
     ):
         assert mtpp(command) == 2
         err = capsys.readouterr().err

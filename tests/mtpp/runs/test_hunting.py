@@ -31,6 +31,10 @@ SHARED = bound("shared", lambda q: q.graph.work.sum() / q.k, kinds="any")  # as 
 NOTHING = bound("nothing", lambda q: float("nan"))
 
 
+def two(start, controls):
+    """The function of a bound, without its algorithm."""
+
+
 def cut(instance, rng, limits=None):
     """The first nodes in one block, the others in the last, whatever the rules say."""
     order = instance.graph.topological_order
@@ -137,6 +141,7 @@ def test_the_verb_says_what_is_wrong_and_writes_it(
         ("khan", {}, "Unknown method 'khan'"),
         ("{}:EVIL", {}, "There is no method 'EVIL'"),
         ("{}", {}, "name a method in it"),
+        ("{}:two", {}, "two is a function, which searches, but does not take instance"),
         ("kahn", {"seconds": 0}, "seconds=0: give a number above 0"),
         ("kahn", {"seconds": float("nan")}, "give a number above 0"),
     ],
