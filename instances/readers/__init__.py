@@ -262,7 +262,8 @@ def _source(spec: str | Path, reader: str | None) -> Reader:
         return chosen or _recognise(spec)
     if chosen is not None:
         raise missing(spec)
-    raise missing(spec, "file or architecture", "all architectures are in mtpp list architectures", ARCHITECTURES)
+    others = "all architectures are in mtpp list architectures; for others give a file, such as a config.json"
+    raise missing(spec, "file or architecture", others, ARCHITECTURES)
 
 
 def is_model(spec: str | Path) -> bool:
