@@ -55,6 +55,7 @@ _ALGORITHMS = (
         "this project, mtpp_models/bounds/levels.py",
         _timed(levels),
         in_order=True,
+        literal=True,
         kinds="any",
     ),
     Algorithm(

@@ -162,7 +162,7 @@ def _solved(
         within = replace(controls, report=report, deadline=Deadline.after(controls.options.time_limit, interrupted))
         if (reason := proof_of_no_fit(instance)) is not None:
             return Result(chosen.name, instance, impossible=reason)
-        as_written = isinstance(chosen, Formulation) and controls.relaxation is not None
+        as_written = controls.relaxation is not None if isinstance(chosen, Formulation) else chosen.literal
         reduction = reduce_instance(instance) if reduce and not as_written else contract_groups(instance)
         question = reduction.instance
         # Of merged nodes the peak may be less than what one of them needs.

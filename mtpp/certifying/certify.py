@@ -356,7 +356,7 @@ def _turns(
 
 def _is_tight(instance: Instance) -> bool:
     """Whether memory matters: one device would not hold all."""
-    return instance.has_overflow and instance.needs_peaks and not one_block(instance).fits
+    return instance.limits_memory and not one_block(instance).fits
 
 
 def _search(

@@ -24,6 +24,7 @@ class Algorithm:
     most_nodes: int | None = None  # for larger graphs, which would take too much memory, it returns the bound *simple*
     exact: bool = False  # whether the bound is the optimum when it runs to its end
     in_order: bool = False  # whether it counts all that is live as an order runs a block, not only the largest need
+    literal: bool = False  # whether it takes a graph without reductions, and hard limits of memory, as exact ones do
     kinds: Literal["one", "any"] = "one"  # whether it works for a single kind of devices only
     is_bound: ClassVar[bool] = True
 
@@ -63,9 +64,13 @@ class Algorithm:
     def _question(self, instance: Instance) -> Instance:
         """The instance that the algorithm solves: a relaxation of `instance`, which admits all of its partitions.
 
-        It has no constraints and, unless the algorithm is exact, no hard limit of memory. Over kinds of devices, exact
+        It has no constraints and, unless the algorithm takes it, no hard limit of memory. Over kinds of devices, exact
         algorithms keep the constraints, and the others drop hard limits of memory themselves.
         """
         if instance.is_alike:
-            return instance.without_constraints() if self.exact else instance.relaxed(modelled=not self.in_order)
+            return (
+                instance.without_constraints()
+                if self.exact or self.literal
+                else instance.relaxed(modelled=not self.in_order)
+            )
         return instance if self.exact else instance.without_constraints()

@@ -10,9 +10,9 @@ must.
 **Cost of a block.** A block S from level a to level b costs at least what it must hold costs by work and bytes alone.
 It receives at least the tensors that the cheapest front of level a cuts, of those whose readers there are surely in S,
 and sends at least what the cheapest front of level b cuts, of those whose producers are: two minimum cuts,
-:math:`\mathrm{comm}(a, b)`. Its peak is at least what a node in it needs; and of the tensors written up to
-:math:`w_j` in S and read from there on, each is live while :math:`w_j` runs, or sent or received, unless it passes S by
-(`_Levels._passing`).
+:math:`\mathrm{comm}(a, b)`. Its peak is at least the fixed buffer, or what a node in it needs, or what it surely writes
+or reads up to :math:`w_j` and from there on. Of the tensors written up to :math:`w_j` in S and read from there on, each
+is live while :math:`w_j` runs, or sent or received, unless it passes S by (`_Levels._passing`).
 
 **What blocks hold.** Let all blocks cost less than T, with a memory of M bytes and the bandwidth B. Then
 
@@ -21,12 +21,13 @@ and sends at least what the cheapest front of level b cuts, of those whose produ
     \mathrm{work}(S) &< T - \mathrm{comm}(a, b)\\
     \mathrm{work}(S) + \tfrac1B \mathrm{held}(S) &< T + \tfrac1B M - \mathrm{comm}(a, b) - \tfrac1B \mathrm{peak}(a, b).
 
+Where the memory is a hard limit, :math:`\mathrm{held}(S) \le M - \mathrm{peak}(a, b)` besides.
 A dynamic program over the number of blocks and the level adds up the most that fronts can hold. No partition costs less
 than T if that is less than what they must hold, at the latest at level m + 2.
 
 Of a parameter with several users, those of a chain hold a copy each: one lies behind the other, and the two with all
-between them cost T or more by work and bytes, so that no two of them share a block. Where a block must hold some user
-and may hold none of the chain, it has less room by a copy.
+between them do not fit or cost T or more by work and bytes, so that no two of them share a block. Where a block must
+hold some user and may hold none of the chain, it has less room by a copy.
 
 **Tensors that turn.** In training most tensors pass one node, the turn, and come back from there. Of those that pass
 :math:`w_t`, a block that ends before pays for what it writes, and one that begins behind it for what it reads. So their
@@ -65,12 +66,14 @@ _CAPACITY, _SOURCE = 2.0**50, np.zeros(1, dtype=np.int64)
 def levels(start: Partition, deadline: Deadline | None = None) -> Result:
     """The bound by levels of a longest path, at most the bottleneck of the start; its witness names the nodes.
 
-    Few nodes of the path come first, and all that count where time is left. Where nothing can overflow, or a fixed
-    buffer stands for the peaks, it is the bound *simple*.
+    Few nodes of the path come first, and all that count where time is left. Where some memory or bandwidth is infinite,
+    it is the bound *simple*.
     """
-    instance, cutoff, deadline = start.instance, start.bottleneck, deadline or Deadline()
-    best, memories = simple_bound(instance), [kind.memory for kind in instance.machines.kinds]
-    bound_by_memory = instance.needs_peaks and np.isfinite([*memories, *instance.bandwidths]).all()
+    instance, deadline = start.instance, deadline or Deadline()
+    cutoff = min(start.bottleneck, start.under(replace(instance, fit=False)).bottleneck)  # finite if it does not fit
+    best, rate = simple_bound(instance), max(instance.bandwidths)
+    memory_times = [kind.memory * (1.0 / rate) for kind in instance.machines.kinds]
+    bound_by_memory = instance.limits_memory and rate < np.inf and np.isfinite(memory_times).all()
     if cutoff <= best.value or not bound_by_memory:
         return Result(LEVELS, instance, start, best)
     depth, before = _longest_paths(instance.graph)
@@ -138,9 +141,12 @@ class _Levels:
         self._rooms = np.resize(memories, instance.k) if instance.is_alike else np.sort(memories)[::-1][: instance.k]
         self._rooms = self._rooms * pace
         self._work: FloatArray = instance.work.min(axis=0)
-        self._held, self._time = graph.held_bytes * pace, graph.tensors.bytes * pace
-        self._need = instance.needs * pace
-        self._in_order = instance.need is None and not instance.by_need
+        self._held = graph.held_bytes * pace
+        self._fit, buffer = instance.fit, instance.activation_buffer
+        self._need = instance.needs * pace if buffer is None else np.full(graph.n, buffer * pace)
+        self._in_order = instance.need is None and not instance.by_need and buffer is None
+        is_read = np.diff(graph.tensors.start) > 0
+        self._time = np.where(is_read | self._in_order, graph.tensors.bytes, 0.0) * pace
         self._size = len(path) + 3
         self._may, self._must = self._levels_of_nodes()
         self._shared = [(p.bytes * pace, self._in_line(p.users)) for p in graph.parameters if p.users and p.bytes > 0]
@@ -154,11 +160,14 @@ class _Levels:
             shared[np.arange(self._size), end] += size
         self._surely_held = self._within(self._held, np.add) + np.cumsum(shared, axis=1)[:, :-1]
         self._surely_works = self._within(self._work, np.add)
-        needs = self._within(self._need, np.maximum)
+        # A block between two levels is not empty, and a fixed buffer is the peak of each such.
+        peak = self._within(self._need, np.maximum)
+        peak = peak if buffer is None else np.triu(np.full_like(peak, buffer * pace), 1)
+        self._peak = np.maximum(peak, self._live()) if self._in_order else peak
         self.turn, reader = self._turn()
         nothing = np.zeros(len(self._time), dtype=np.bool_)
         turns = [nothing, reader >= 0] if (reader >= 0).any() else [nothing]
-        self._counts = [self._count(far, reader, needs) for far in turns]
+        self._counts = [self._count(far, reader) for far in turns]
 
     def best(self, low: float) -> float:
         """The largest bound up to the cutoff, by bisection; `low` if not higher."""
@@ -213,12 +222,12 @@ class _Levels:
         reader[rows[edges]] = tensors.consumers[edges]
         return turn, reader
 
-    def _count(self, far: BoolArray, reader: IntArray, needs: FloatArray) -> _Count:
+    def _count(self, far: BoolArray, reader: IntArray) -> _Count:
         """Count the tensors of a (t,) mask as work, and the others as they are cut."""
         rest, size = np.where(far, 0.0, self._time), self._size
         passing, at_turn = self._passing(rest) if self._in_order else (np.zeros((size, size)),) * 2
         comm = self._least_comm(rest)
-        load = np.maximum(needs + comm, passing)
+        load = np.maximum(self._peak + comm, passing)
         if not far.any():
             return _Count(self._work, comm, load, np.zeros((size, size)))
         makers, readers = self._graph.tensors.producer[far], reader[far]
@@ -231,6 +240,25 @@ class _Levels:
         back[self.turn :], back[:, : self.turn] = 0.0, 0.0
         least = np.maximum(load - 2 * back, at_turn - back) if self._in_order else load - 2 * back
         return _Count(work, comm, least, back)
+
+    def _live(self) -> FloatArray:
+        """(L, L) largest sum of tensors that a block surely writes or reads up to a node of the path and from there on.
+
+        So they are live while the node runs.
+        """
+        tensors, size = self._graph.tensors, self._size
+        row = np.concatenate((np.arange(len(self._time)), self._graph.edge_tensor))
+        node = np.concatenate((tensors.producer, tensors.consumers))
+        may, must, largest = self._may[node], self._must[node], np.zeros((size, size))
+        for level in range(2, size - 1):
+            first, last = np.zeros(len(self._time), dtype=np.int64), np.full(len(self._time), size)
+            np.maximum.at(first, row[must <= level], may[must <= level])
+            np.minimum.at(last, row[may >= level], must[may >= level])
+            table = np.zeros((size + 1, size + 1))
+            np.add.at(table, (first, last), self._time)
+            live = _from_below(np.cumsum(table, axis=1), np.add)[:level, level:size]
+            np.maximum(largest[:level, level:], live, out=largest[:level, level:])
+        return largest * (1 - _ROUNDING)
 
     def _passing(self, times: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(L, L) largest sum of tensors live at a node of the path, sent or received there; and that at the turn."""
@@ -273,6 +301,9 @@ class _Levels:
         doubt = _ROUNDING * (goal + self._rooms.sum() + filled.max())
         surely = self._surely_works + np.maximum(whole.comm, filled - most - _ROUNDING * (filled + most))
         impossible = np.tri(size, k=-1, dtype=np.bool_) | (surely * (1 - _ROUNDING) >= goal)
+        if self._fit:
+            filled = self._surely_held + self._peak
+            impossible |= filled - _ROUNDING * (filled + most) > most
         for line in lines:
             line.most[impossible] = -np.inf
             doubt += _ROUNDING * line.may[-1]
@@ -298,6 +329,9 @@ class _Levels:
             lines.append(_Line(free, must, may, has_room=False))
             both = np.minimum(goal - load - copies, free + (may_hold - must_hold[:, None]) - self._rooms[-1])
             lines.append(_Line(both, must + must_hold, may + may_hold, has_room=True))
+        if self._fit:
+            least = np.minimum(-self._peak - copies, may_hold - must_hold[:, None] - self._rooms[-1])
+            lines.append(_Line(least, must_hold, may_hold, has_room=True))
         return lines
 
     def _sums(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -327,7 +361,10 @@ class _Levels:
         return chain
 
     def _cost_between(self, u: int, v: int) -> float:
-        """Lower bound on the cost of a block with u and v by work and bytes; 0 without a path from u to v."""
+        """Lower bound on the cost of a block with u and v by work and bytes; 0 without a path from u to v.
+
+        It is infinite where such a block does not fit.
+        """
         graph = self._graph
         inside = self._reached(u, graph.successors) & self._reached(v, graph.predecessors)
         if not inside[u]:
@@ -336,7 +373,7 @@ class _Levels:
         held = self._held[inside].sum() + self._sizes[used].sum()
         filled, room = held + self._need[inside].max(), self._rooms[0]
         over = max(0.0, filled - room - _ROUNDING * (filled + room))
-        return float(self._work[inside].sum() + over)
+        return float(self._work[inside].sum() + over) if over == 0 or not self._fit else np.inf
 
     def _reached(self, v: int, rows: tuple[IntArray, IntArray]) -> BoolArray:
         return reached_from(*rows, np.array([v]))

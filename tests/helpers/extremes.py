@@ -82,7 +82,7 @@ def build(case: Case) -> Instance:
     InputError
         If its costs are too large for floats.
     """
-    return Instance(graph_of(case), Platform(case.k, case.bandwidth, case.memory, case.buffer))
+    return Instance(graph_of(case), Platform(case.k, case.bandwidth, case.memory, case.buffer, case.fit))
 
 
 def build_placement(case: Case) -> PlacementInstance:

@@ -25,15 +25,12 @@ class RuledCase(Case):
     windows : list of [node, first, last]
     uncut : list of int
     at_least : list of [count, nodes]
-    fit : bool
-        Whether the memory is a hard limit.
     """
 
     together: list[list[int]] = field(default_factory=list)
     windows: list[list[int]] = field(default_factory=list)
     uncut: list[int] = field(default_factory=list)
     at_least: list[tuple[int, list[int]]] = field(default_factory=list)
-    fit: bool = False
 
     @property
     def overflows(self) -> bool:

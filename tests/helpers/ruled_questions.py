@@ -36,7 +36,7 @@ def random_ruled_case(r: random.Random) -> RuledCase:
     if fit and (memory == math.inf or r.random() < 0.7):
         memory = _tight(r, case, k)
     rules = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
-    return RuledCase(**vars(replace(case, k=k, memory=memory)), **rules, fit=fit)
+    return RuledCase(**vars(replace(case, k=k, memory=memory, fit=fit)), **rules)
 
 
 def _counted(r: random.Random, n: int) -> list[int]:

@@ -27,6 +27,8 @@ class Case:
     k : int
     bandwidth, memory : float
     buffer : float, optional
+    fit : bool
+        Whether what does not fit is no answer.
     """
 
     work: list[float]
@@ -37,6 +39,7 @@ class Case:
     bandwidth: float
     memory: float
     buffer: float | None
+    fit: bool = False
 
     @property
     def n(self) -> int:
@@ -45,8 +48,8 @@ class Case:
 
     @property
     def overflows(self) -> bool:
-        """Whether what does not fit takes time."""
-        return self.memory < math.inf and self.bandwidth < math.inf
+        """Whether what does not fit takes time, or is no answer."""
+        return self.memory < math.inf and (self.fit or self.bandwidth < math.inf)
 
 
 class _Numbers:
@@ -67,7 +70,7 @@ class _Numbers:
         self.users = [sum(1 << v for v in users) for _, users in case.shared]
 
     def cost(self, block: int, peak: Any | None) -> Any:
-        """What a block costs; without overflow if the peak is None."""
+        """What a block costs; infinite if it has to fit and does not, and without overflow if the peak is None."""
         cost = self.zero
         for v, work in enumerate(self.work):
             if block >> v & 1:
@@ -85,7 +88,7 @@ class _Numbers:
                     held += size
             over = held - (self.memory - peak)
             if over > 0:
-                cost += over / self.rate
+                cost += math.inf if self.case.fit else over / self.rate
         return cost
 
 

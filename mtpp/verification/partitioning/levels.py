@@ -6,12 +6,13 @@ node v is in no front of a level below ``may[v]``, and in all fronts from the le
 fronts of levels a and b thus holds v surely if a < may[v] and must[v] <= b, and perhaps if a < must[v] and may[v] <= b.
 
 * By what it surely holds such a block costs at least its work, or its work and bytes and a peak, less the memory: the
-  largest need, or the tensors from before a node of the path there to it or behind it, which are live or cut. Where
-  that is the goal or more, there is no such block.
+  fixed buffer, the largest need, what it touches surely up to a node of the path and from there on, or the tensors from
+  before that node to it or behind it, which are live or cut. Where that is the goal or more, or a hard limit of memory
+  is less than bytes and peak, there is no such block.
 * It receives what the front of level a cuts and it surely reads, and sends what the front of level b cuts and it surely
   makes. No front does so for less than a minimum cut, and no cut is below a flow.
 * So the work, and work and bytes, that fronts of each level can hold after each block are at most what the goal and the
-  memory leave. They are at least what a front of that level holds surely.
+  memory leave; of a hard limit bytes alone what peaks leave. They are at least what a front of that level holds surely.
 * A parameter counts once for each user of a chain of which no two fit into one block, with all between them, and once
   in a block that surely has a user and cannot have one of the chain.
 * Tensors from before one node of the path, the turn, to behind it may instead count as work of their makers and of one
@@ -79,7 +80,7 @@ def holds_by_levels(exact: ExactInstance, path: Sequence[int], turn: int, goal: 
     """
     pace = min(scale.bytes * scale.unit for scale in exact.scales)
     limits = [limit for limit in exact.memory if limit is not None]
-    if len(limits) < len(exact.memory) or exact.buffer is not None or not pace or turn not in path or len(path) > MOST:
+    if len(limits) < len(exact.memory) or not pace or turn not in path or len(path) > MOST:
         return False
     question = _Question(exact, path, _largest_memories(exact, limits), pace, goal, clock)
     if not question.is_path:
@@ -122,17 +123,19 @@ class _Question:
         self._exact, self._path, self._clock, self._size = exact, path, clock, len(path) + 3
         kinds = range(len(exact.counts))
         runs = [[exact.work[t][v] for t in kinds if v not in exact.barred[t]] for v in range(exact.n)]
-        sizes = [tensor.size if tensor.readers or exact.runs_nodes else 0 for tensor in exact.tensors]
+        self._in_order = exact.runs_nodes and exact.buffer is None
+        sizes = [tensor.size if tensor.readers or self._in_order else 0 for tensor in exact.tensors]
+        need = exact.need if exact.buffer is None else [exact.buffer] * exact.n
         self._depth = self._depths()
         used = [(sorted(users, key=self._depth_first), sent) for users, sent in exact.shared if users]
         held = sum(exact.params) + sum(len(users) * sent for users, sent in used)
         # No block takes more memory than this, and what takes more time than all blocks have counts as twice that.
-        rooms = [min(room, held + max(exact.need) + exact.runs_nodes * sum(sizes)) for room in memories]
+        rooms = [min(room, held + max(need) + self._in_order * sum(sizes)) for room in memories]
         most = 2 * len(rooms) * (rooms[0] * pace + goal)
         work = at_most((min(times, default=0) * exact.work_unit for times in runs), most)
         times, params, needs, shared = (
             at_most((x * pace for x in column), most)
-            for column in (sizes, exact.params, exact.need, [sent for _, sent in used])
+            for column in (sizes, exact.params, need, [sent for _, sent in used])
         )
         copied = sum(len(users) * time for (users, _), time in zip(used, shared, strict=True))
         total = goal + sum(work) + 2 * sum(times) + sum(params) + max(needs) + copied + sum(rooms) * pace
@@ -143,7 +146,8 @@ class _Question:
             for column in (work, params, needs, shared, times)
         )
         #: Whether what is lost by rounding may matter.
-        self.is_coarse = (exact.n + len(times)) * _PRECISE > self._goal
+        limit = min(self._goal, *self._rooms) if exact.fit else self._goal
+        self.is_coarse = (exact.n + len(times)) * _PRECISE > limit
         self._users = [users for users, _ in used]
         self._user = np.array([v for users in self._users for v in users], dtype=np.int64)
         self._used = np.repeat(np.arange(len(used)), [len(users) for users in self._users])
@@ -164,7 +168,7 @@ class _Question:
 
     def holds(self, node: int) -> bool:
         """Whether fronts cannot hold what they must, so that there are no such blocks."""
-        works, needs = self._surely(self._work, np.add), self._surely(self._need, np.maximum)
+        works, peak = self._surely(self._work, np.add), self._peak()
         held, copies, surely_held = self._copies()
         must_hold, may_hold = self._sums(held)
         turn, last_reader = self._path.index(node) + 2, self._last_readers(node)
@@ -172,18 +176,22 @@ class _Question:
         for far in (np.zeros(len(self._time), dtype=np.bool_), last_reader >= 0):
             comm = self._least_comm(np.where(far, 0, self._time))
             passing, at_turn = self._passing(np.where(far, 0, self._time), turn)
-            load = np.maximum(needs + comm, passing)
+            load = np.maximum(peak + comm, passing)
             if not lines:
                 impossible |= works + np.maximum(comm, surely_held + load - self._rooms[0]) >= self._goal
             work, back = self._far_work(far, last_reader, turn)
             must, may = self._sums(work)
             free = np.minimum(self._goal - comm + 2 * back, may - must[:, None])
             lines.append(_Line(free, must, may, has_memory=False))
-            load = np.maximum(load - 2 * back, at_turn - back) if self._exact.runs_nodes else load - 2 * back
+            load = np.maximum(load - 2 * back, at_turn - back) if self._in_order else load - 2 * back
             most = np.minimum(self._goal - load - copies, free + may_hold - must_hold[:, None] - self._rooms[-1])
             lines.append(_Line(most, must + must_hold, may + may_hold, has_memory=True))
             if not (last_reader >= 0).any():
                 break
+        if self._exact.fit:
+            impossible |= surely_held + peak > self._rooms[0]
+            room = np.minimum(-peak - copies, may_hold - must_hold[:, None] - self._rooms[-1])
+            lines.append(_Line(room, must_hold, may_hold, has_memory=True))
         return self._falls_short(lines, impossible)
 
     def _falls_short(self, lines: Sequence[_Line], impossible: _Bools) -> bool:
@@ -237,6 +245,25 @@ class _Question:
             np.add.at(row, levels, values)
         return np.cumsum(sums[0]), np.cumsum(sums[1])
 
+    def _peak(self) -> _Table:
+        """Least peaks of blocks from level to level."""
+        if self._exact.buffer is not None:  # of a block between two levels, which is not empty
+            return np.triu(np.full((self._size, self._size), self._need[0]), 1)
+        peak = self._surely(self._need, np.maximum)
+        touched = np.concatenate((np.arange(len(self._time)), self._read))
+        node = np.concatenate((self._maker, self._reader))
+        for level in range(2, 2 + len(self._path) * self._in_order):
+            self._clock.raise_if_late()
+            live = np.zeros((self._size + 1, self._size + 1), dtype=np.int64)
+            begin, end = np.zeros(len(self._time), dtype=np.int64), np.full(len(self._time), self._size)
+            early, late = self._must[node] <= level, self._may[node] >= level
+            np.maximum.at(begin, touched[early], self._may[node[early]])
+            np.minimum.at(end, touched[late], self._must[node[late]])
+            np.add.at(live, (begin, end), self._time)
+            table = _behind_each(np.cumsum(live, axis=1), np.add)[:level, level : self._size]
+            np.maximum(peak[:level, level:], table, out=peak[:level, level:])
+        return peak
+
     def _copies(self) -> tuple[_Ints, _Table, _Table]:
         """Bytes that each node holds with copies of its chains, that blocks hold besides, and that they surely hold."""
         held, rows = self._held.copy(), np.arange(self._size)
@@ -257,14 +284,18 @@ class _Question:
         return held, np.cumsum(besides, axis=1)[:, :-1], surely_held
 
     def _least_between(self, u: int, v: int) -> int:
-        """Least cost of a block with both nodes and all between them, by work and bytes; 0 without a path between."""
+        """Least cost of a block with both nodes and all between them, by work and bytes; 0 without a path between.
+
+        It is at least the goal if such a block does not fit.
+        """
         self._clock.raise_if_late()
         inside = self._behind(u) & self._before(v)
         if not inside[v]:
             return 0
         used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
         held = self._held[inside].sum() + self._shared[used].sum() + self._need[inside].max()
-        return int(self._work[inside].sum() + max(0, held - self._rooms[0]))
+        over = max(0, held - self._rooms[0])
+        return self._goal if over and self._exact.fit else int(self._work[inside].sum() + over)
 
     def _last_readers(self, node: int) -> _Ints:
         """Of each tensor from before a node of the path to behind it, the last reader there, or -1."""
@@ -289,7 +320,7 @@ class _Question:
     def _passing(self, times: _Ints, turn: int) -> tuple[_Table, _Table]:
         """Most of the tensors live at a node of the path in a block, sent or received; and those at the turn."""
         most, at_turn = np.zeros((2, self._size, self._size), dtype=np.int64)
-        for level, node in enumerate(self._path if self._exact.runs_nodes else (), 2):
+        for level, node in enumerate(self._path if self._in_order else (), 2):
             self._clock.raise_if_late()
             edges = (self._must[self._maker[self._read]] <= level) & (self._may[self._reader] >= level)
             end = np.full(len(times), self._size)
