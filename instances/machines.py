@@ -488,7 +488,7 @@ def devices_of_table(
                 groups.append([d])
             else:
                 group.append(d)
-        table = [[rates[one[0]][other[-1]] for other in groups] for one in groups]
+        table = [[rates[group[0]][other[-1]] for other in groups] for group in groups]
         return Machines([replace(kinds[group[0]], count=len(group)) for group in groups], order, table)
     except InputError as error:
         document.fail(str(error))

@@ -131,8 +131,8 @@ def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limi
             m, place = turns.in_flight, int(np.searchsorted(ticks[turns.in_flight], turns.tick))
             tick = float(ticks[m][np.clip(place + round(rng.laplace(0.0, _AWAY)), 0, len(ticks[m]) - 1)])
         inside = instance.at(m, tick, tick)
-        own = Limits(limits.deadline, max(1, limits.evaluations // _WALKS))
-        answer = None if inside.unreachable() else _search_layers(inside, rng, own, None)
+        walk_limits = Limits(limits.deadline, max(1, limits.evaluations // _WALKS))
+        answer = None if inside.unreachable() else _search_layers(inside, rng, walk_limits, None)
         if answer is not None:
             best = _better(FlowAnswer(instance, answer.interval), best)
     return best if best is not None and best.flow > 0 else None

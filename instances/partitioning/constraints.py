@@ -38,7 +38,7 @@ class NodeNames:
     def __init__(self, graph: ComputationGraph) -> None:
         self._graph = graph
         self._nodes: dict[str, list[int]] = {}
-        self._matches = self._found = 0
+        self._matches = self._node_count = 0
         for v, name in enumerate(graph.names):
             self._nodes.setdefault(name, []).append(v)
 
@@ -61,8 +61,8 @@ class NodeNames:
             If there is no such node, or the names stand for too many.
         """
         nodes = self._nodes_of(name)
-        self._found += len(nodes)
-        if self._found > _MOST_NODES:
+        self._node_count += len(nodes)
+        if self._node_count > _MOST_NODES:
             raise InputError(f"Names up to {_short(name)} stand for more than {_MOST_NODES} nodes; name fewer.")
         return nodes
 

@@ -94,7 +94,7 @@ class ModuleUnits:
 
     @cached_property
     def _closed(self) -> dict[str, bool]:
-        return {above: self._is_closed(above) for module in self._own_nodes for above in _paths(module)}
+        return {above: self._is_closed(above) for module in self._direct_nodes for above in _paths(module)}
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -153,7 +153,7 @@ class ModuleUnits:
         It must if its own code combines values from several sources, or if it contains no module.
         """
         sources: dict[int, int] = {}
-        for v in self._own_nodes.get(module, ()):
+        for v in self._direct_nodes.get(module, ()):
             places = _OUTSIDE * self._reads_input[v] | _WEIGHTS * self._holds[v]
             for u in self._makers[v]:
                 inside = f"{self._modules[u]}.".startswith(f"{module}.")
@@ -191,7 +191,7 @@ class ModuleUnits:
         return [[*map(str, stated.get(name) or _paths(name.rpartition(".")[0]))] for name in self.graph.names]
 
     @cached_property
-    def _own_nodes(self) -> dict[str, list[int]]:
+    def _direct_nodes(self) -> dict[str, list[int]]:
         """The nodes in each module's own code, in topological order."""
         nodes: dict[str, list[int]] = {}
         for v in self.graph.topological_order.tolist():
@@ -200,7 +200,7 @@ class ModuleUnits:
 
     @cached_property
     def _with_children(self) -> set[str]:
-        return {above for module in self._own_nodes for above in [*_paths(module)][:-1]}
+        return {above for module in self._direct_nodes for above in [*_paths(module)][:-1]}
 
 
 def _paths(module: str) -> Iterator[str]:

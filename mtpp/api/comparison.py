@@ -110,7 +110,7 @@ def significance(frame: pd.DataFrame, value: str = "bottleneck", cluster: str | 
     made = []
     for pair in compare_pairs(columns, networks.reindex(grid.index).tolist()):
         better = None
-        if pair.told_apart:
+        if pair.is_significant:
             better = pair.first if (pair.ratio < 1) == less_is_better else pair.second
         wins, losses = (pair.less, pair.more) if less_is_better else (pair.more, pair.less)
         made.append((*pair[:7], better, wins, pair.ties, losses, pair.questions, pair.clusters))

@@ -38,7 +38,7 @@ from mtpp_models.registry import Model
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mtpp.runs.own_methods import OwnMethod
+    from mtpp.runs.user_methods import UserMethod
 
 #: A heuristic: its name, itself, or a function.
 Heuristic = str | Method[Instance, Partition] | Callable[..., Partition]
@@ -102,19 +102,19 @@ def partition(
     """
     instances = instances_of(graph, k, pick(PartitioningWords, words))
     seed, limit = words["seed"], words["time_limit"]
-    return _answers(instances, k, lambda instance, known: searched(instance, method, seed, limit))
+    return _answers(instances, k, lambda instance, earlier: searched(instance, method, seed, limit))
 
 
 def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float | None) -> Result:
     """Result of a search by one method; Ctrl-C ends the search and keeps its best partition."""
     if isinstance(method, str) and (":" in method or method.endswith(".py")):
-        from mtpp.runs.own_methods import OwnMethod, own_method
+        from mtpp.runs.user_methods import UserMethod, as_user_method
 
-        own = own_method(method)
-        assert isinstance(own, OwnMethod)
-        if own.model is not None:
-            raise InputError(f"{own.name} is a model, which proves bounds; a heuristic is a function.")
-        return _by_another_process(instance, own, SolveOptions(time_limit=time_limit, seed=seed), None)
+        user_method = as_user_method(method)
+        assert isinstance(user_method, UserMethod)
+        if user_method.model is not None:
+            raise InputError(f"{user_method.name} is a model, which proves bounds; a heuristic is a function.")
+        return _by_another_process(instance, user_method, SolveOptions(time_limit=time_limit, seed=seed), None)
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
         result = search(instance, method, np.random.default_rng(seed), limits)
@@ -122,7 +122,7 @@ def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float
 
 
 def _by_another_process(
-    instance: Instance, method: OwnMethod, options: SolveOptions, start: Partition | None
+    instance: Instance, method: UserMethod, options: SolveOptions, start: Partition | None
 ) -> Result:
     """Run a method of a file or a module in a process of its own; an `InputError` if it fails."""
     from mtpp.runs.method_process import Task
@@ -199,7 +199,7 @@ def bound(
     solve_options(words, words["time_limit"])  # refused before a graph is read
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
-    def answer(instance: Instance, known: Sequence[Result]) -> Result:
+    def answer(instance: Instance, earlier: Sequence[Result]) -> Result:
         return bounded(instance, model, as_partition(words["start"], instance), words)
 
     return _answers(instances, k, answer)
@@ -285,21 +285,21 @@ def _modelled(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Solve one model; the bound of a caller's model is only stated."""
-    from mtpp.runs.own_methods import own_model
+    from mtpp.runs.user_methods import as_user_model
 
-    own = own_model(model)
-    if own is not None and own.call is None and isinstance(model, str):
+    method = as_user_model(model)
+    if method is not None and method.call is None and isinstance(model, str):
         if relaxation:
-            raise WordError("relaxation", True, f"it is for models of this process; leave it out with {own.name}.")
-        return _by_another_process(instance, own, options, start)
+            raise WordError("relaxation", True, f"it is for models of this process; leave it out with {method.name}.")
+        return _by_another_process(instance, method, options, start)
     try:
         result = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
     except FalseCertificateError as error:
-        if own is None:
+        if method is None:
             raise
         raise InputError(str(error).partition("; please report")[0] + ".") from None
-    if own is not None:
-        result = own.stating(result, None if result.bound is None else result.bound.value)
+    if method is not None:
+        result = method.stating(result, None if result.bound is None else result.bound.value)
     return replace(result, clocked=options.time_limit is not None)
 
 
@@ -344,7 +344,7 @@ def solve(
     options = solve_options(words, words["time_limit"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
-    def answer(instance: Instance, known: Sequence[Result]) -> Result:
+    def answer(instance: Instance, earlier: Sequence[Result]) -> Result:
         result = searched(instance, "portfolio", options.seed, None)
         return combine(result, _modelled(instance, model, options, result.partition))
 
@@ -391,9 +391,9 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
     options, methods = solve_options(words, words["time_limit"]), turns_of(words["methods"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
-    def answer(instance: Instance, known: Sequence[Result]) -> Result:
+    def answer(instance: Instance, earlier: Sequence[Result]) -> Result:
         start = as_partition(words["start"], instance)
-        return find_and_prove(instance, options, start=start, known=known, methods=methods)
+        return find_and_prove(instance, options, start=start, known=earlier, methods=methods)
 
     return _answers(instances, k, answer)
 
@@ -403,9 +403,9 @@ def turns_of(methods: Any) -> list[Any]:
     if methods is None:
         return []
     from mtpp.api.comparison import methods_of
-    from mtpp.runs import own_methods
+    from mtpp.runs import user_methods
 
-    return own_methods.turns_of(methods_of(methods))
+    return user_methods.turns_of(methods_of(methods))
 
 
 def _answers(

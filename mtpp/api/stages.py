@@ -128,7 +128,7 @@ def split(
 
 def _split_file(model: Path, k: int | None, out: Path, partition: Any, words: SplitWords) -> Result:
     splitting = Splitting.of(model, k, out, partition, words)
-    best = _found(splitting.certified(partition))
+    best = _require_partition(splitting.certified(partition))
     splitting.write(best)
     return best
 
@@ -140,13 +140,13 @@ def _split_module(model: Any, k: int | None, partition: Any, words: SplitWords) 
     _check_method(words)
     program, graph = read_program(model, pick(ModelWords, words))
     question = pick(StagesWords, {**words, **checked(ModelWords, {})})
-    best = _found(_certified(*_question(graph, k, partition, question), words, partition))
+    best = _require_partition(_certified(*_question(graph, k, partition, question), words, partition))
     example = example_of(program) if words["samples"] else None
     run = model.module(check_guards=False) if type(model).__name__ == "ExportedProgram" else model
     return stages_of_module(program, best, run, example)
 
 
-def _found(best: Result) -> Result:
+def _require_partition(best: Result) -> Result:
     if best.partition is None:
         raise InputError(f"{best.instance.label}: {best.impossible or 'no partition was found; give more time.'}")
     return best

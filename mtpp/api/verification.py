@@ -17,7 +17,7 @@ from instances.system.processes import SubprocessError as SubprocessError
 from mtpp.problems.checking import differences
 from mtpp.problems.checking import rerun as run_again
 from mtpp.questions.files import refuse_model
-from mtpp.questions.verifying import OwnGraph, VerifyWords
+from mtpp.questions.verifying import UserGraph, VerifyWords
 from mtpp.questions.words import GraphLike, path_of, takes_words
 from mtpp.verification.verdict import OutOfTimeError, Verdict
 
@@ -153,24 +153,24 @@ def verify(
     >>> mtpp.verify(mtpp.certify(graph, k=2, bandwidth=1)).faults
     ()
     """
-    own = None if graph is None else OwnGraph(graph, words)
+    user_graph = None if graph is None else UserGraph(graph, words)
     try:
         if isinstance(answer, str | PathLike):
-            return verified(Path(fspath(answer)), own, words)
+            return verified(Path(fspath(answer)), user_graph, words)
         if not callable(getattr(answer, "save", None)):
             raise InputError(f"A result or the file of one is verified, no {type(answer).__name__}.")
         with tempfile.TemporaryDirectory() as folder:
-            return verified(answer.save(Path(folder) / "result.json"), own, words)
+            return verified(answer.save(Path(folder) / "result.json"), user_graph, words)
     except NotBoundedError as error:
         raise InputError(f"Not checked: {error}; give more time, or do not trust it.") from None
 
 
-def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
+def verified(file: Path, graph: UserGraph | None, words: VerifyWords) -> Verdict:
     """Check a file in a process with limited time and memory, and compare its question with the caller's.
 
     Parameters
     ----------
-    own : OwnGraph, optional
+    graph : UserGraph, optional
         The graph that the file has to be about.
     words : VerifyWords
         All keyword arguments of `verify`, with their defaults.
@@ -188,7 +188,7 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
         raise WordError("time_limit", limit, "it must be positive and finite.")
     options = {"rerun": words["rerun"], "time_limit": limit}
     verdict = run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
-    compared, faults = differences(verdict.certificate, own, words)
+    compared, faults = differences(verdict.certificate, graph, words)
     return replace(verdict, compared=compared, faults=(*faults, *verdict.faults))
 
 

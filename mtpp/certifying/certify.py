@@ -53,7 +53,7 @@ from mtpp_models.solvers.registry import find_solver
 OTHER_K = "carried"
 
 
-def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
+def from_other_k(results: Iterable[Result], instance: Instance) -> list[Result]:
     r"""Partitions and bounds for k blocks that follow from answers for other numbers of blocks.
 
     A partition into fewer blocks is also a partition into more, some of them empty. Merging each
@@ -69,7 +69,7 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
     ignored.
     """
     carried = []
-    for result in known:
+    for result in results:
         j, k = result.instance.k, instance.k
         if not instance.is_alike or not _same_question(result.instance, instance):
             continue
@@ -134,7 +134,7 @@ def certify(
     known : sequence of Result
         Answers for other k, from which partitions or bounds may follow for this k.
     methods : sequence of Method
-        Further methods that take turns, such as `mtpp.runs.own_methods.turns_of` makes.
+        Further methods that take turns, such as `mtpp.runs.user_methods.turns_of` makes.
     on_progress : callable, optional
         Receives the method at work with the best bottleneck and bound so far.
     on_fault : callable, optional

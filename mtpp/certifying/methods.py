@@ -316,7 +316,7 @@ def certify_plan(
 
     def find(_: PlanResult, controls: Controls) -> PlanResult:
         watch = Stopwatch()
-        plan = _found if settings.legal is None else _legal
+        plan = _search if settings.legal is None else _legal
         iteration = plan(instance, rng, settings, controls)
         if settings.reorder is not None:
             iteration = settings.reorder(iteration)
@@ -331,7 +331,7 @@ def certify_plan(
     return replace(answered(instance, methods, options, on_progress), method=settings.planner)
 
 
-def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch, controls: Controls) -> Iteration:
+def _search(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch, controls: Controls) -> Iteration:
     if search.planner in MILPS:
         return _solved(instance, search)
     planner = find(PLANNERS, search.planner, "planner")
@@ -351,8 +351,8 @@ def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
     assert search.legal is not None
     iterations = []
     with suppress(InputError):
-        one = _found(instance, rng, search, controls)
-        iterations += [one] if one.plan is not None and search.legal(one.plan) else []
+        iteration = _search(instance, rng, search, controls)
+        iterations += [iteration] if iteration.plan is not None and search.legal(iteration.plan) else []
     if instance.network is not None:
         with suppress(InputError):
             limits = Limits(Deadline.after(search.time_limit))

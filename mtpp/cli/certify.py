@@ -18,10 +18,10 @@ from mtpp.problems.checking import certificate_document, result_document
 from mtpp.questions.partitioning import (
     AUTO,
     BoundWords,
-    OwnMethodsWords,
     PartitioningWords,
     PartitionWords,
     StartWords,
+    UserMethodsWords,
     enough_for,
     instances_of,
 )
@@ -102,7 +102,7 @@ def certify(
     question: PartitioningWords,
     solving: SolvingWords,
     starting: StartWords,
-    own: OwnMethodsWords,
+    user_methods: UserMethodsWords,
     explain: Annotated[
         bool, options.of_output("--explain", basic=False, help="Also what each step cost and gained.")
     ] = False,
@@ -131,7 +131,7 @@ def certify(
     from mtpp.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
-    methods = turns_of(own["methods"])
+    methods = turns_of(user_methods["methods"])
     traces: list[tuple[Instance, list[Turn]]] = []
     least, interrupted = None, False
     try:

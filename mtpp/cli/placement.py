@@ -126,7 +126,7 @@ def flow(
         lambda live, _: flowed(instance, words, live.show),
         files,
         lambda result: printing.rows([_flow_row(result)]),
-        printing.own_table,
+        printing.part_table,
     )
 
 
@@ -213,7 +213,7 @@ def deploy(question: DeploymentInstance, words: ServeWords, files: Files, printi
         lambda live, _: deployment(question, words["time_limit"], live.show),
         files,
         lambda result: printing.rows([_deployment_row(result)]),
-        printing.own_table,
+        printing.part_table,
     )
 
 

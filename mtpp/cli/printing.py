@@ -208,7 +208,7 @@ class Printing:
         """Print a table as a detail, fitted to the width of the terminal."""
         self.detail(fitted(header, rows, terminal_width(), words))
 
-    def own_table(self, result: Result[Any, Any]) -> None:
+    def part_table(self, result: Result[Any, Any]) -> None:
         """Print the table of the answer's parts, as a detail."""
         assert result.answer is not None
         self.table(*result.answer._rows())

@@ -24,7 +24,7 @@ from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UN
 from mtpp.cli.printing import Printing, question_line, tables
 from mtpp.questions.partitioning import ExplainWords, FeatureWords, ReportWords
 from mtpp.questions.reading import ReadingWords, read_graph
-from mtpp.questions.verifying import OwnGraph, VerifyWords
+from mtpp.questions.verifying import UserGraph, VerifyWords
 from mtpp.text.tables import frame_table, left_aligned, records, terminal_width
 from mtpp.verification.verdict import Verdict
 
@@ -151,12 +151,12 @@ def verify(
     """
     from mtpp.api.verification import verified
 
-    own = None if graph is None else OwnGraph(graph, words)
+    user_graph = None if graph is None else UserGraph(graph, words)
     code, documents = DONE, []
     for number, file in enumerate(certificates):
         try:
             with printing.working(str(file)):
-                verdict = verified(file, own, words)
+                verdict = verified(file, user_graph, words)
         except InputError as error:
             outcome = complain(str(error), WRONG)
         except NotBoundedError as error:

@@ -100,9 +100,9 @@ def _imported(path: Path) -> Path | None:
     from instances.compiled import made_for, made_for_all, mark_warm, place_for
     from instances.system.files import read_archive, write_whole
 
-    own, shared = made_for(), made_for_all()
+    native, shared = made_for(), made_for_all()
     try:
-        conditions, files = read_archive(path, _ARCHIVE, {name: {own[name], shared[name]} for name in own})
+        conditions, files = read_archive(path, _ARCHIVE, {name: {native[name], shared[name]} for name in native})
     except InputError as error:
         warnings.warn(f"{error} All is compiled here instead.", InputWarning, stacklevel=2)
         return None
@@ -122,18 +122,18 @@ def _compile(printing: Printing) -> float:
     watch, still = Stopwatch(), CLOCK.still
     with (
         keeping_answers() as stop,
-        run_beside(_GROUPS, processors() - 1) as (own, others),
+        run_beside(_GROUPS, processors() - 1) as (names, processes),
         printing.working("compiling") as live,
     ):
-        for name in own:
+        for name in names:
             if stop.heard:  # by a method, which ended itself alone
                 raise KeyboardInterrupt
             live.show(Progress(name, 0.0, None, None, None))
-        for process in others:
+        for process in processes:
             while process.is_alive():
                 process.join(_HEARTBEAT)
                 live.show(Progress("in other processes", 0.0, None, None, None))
-        if any(process.exitcode for process in others):  # their fault shows here
+        if any(process.exitcode for process in processes):  # their fault shows here
             for name in (name for group in _GROUPS for name in group()):
                 live.show(Progress(name, 0.0, None, None, None))
     return watch.passed + CLOCK.still - still
@@ -331,10 +331,10 @@ def _main() -> None:
     """Compile bounds in all processors but that of the command."""
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
-    with run_beside(_BOUNDS, processors() - 2) as (own, others):
-        for _ in own:
+    with run_beside(_BOUNDS, processors() - 2) as (names, processes):
+        for _ in names:
             pass
-        for process in others:
+        for process in processes:
             process.join()
 
 

@@ -14,7 +14,7 @@ from instances.results import Result, combine
 from mtpp.certificates.writing import bound_document, check_names
 from mtpp.problems.registry import OF_SOLVERS, PROBLEMS, Problem
 from mtpp.questions.statements import StatementWords, other_question
-from mtpp.questions.verifying import Comparisons, OwnGraph, VerifyWords
+from mtpp.questions.verifying import Comparisons, UserGraph, VerifyWords
 from mtpp.questions.words import chosen
 from mtpp.verification.verdict import Limits, Verdict, unequal
 from mtpp.versions import package_version
@@ -188,14 +188,14 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
 
 
 def differences(
-    stated: Envelope, graph: OwnGraph | None, words: VerifyWords
+    stated: Envelope, graph: UserGraph | None, words: VerifyWords
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the compared keyword arguments, and the differences between them and the question of a file.
 
     Parameters
     ----------
     stated : Envelope
-    graph : OwnGraph, optional
+    graph : UserGraph, optional
         The caller's graph, which the file has to be about.
     words : VerifyWords
 

@@ -361,7 +361,7 @@ class SolveWords(PartitioningWords, SolvingWords, total=False):
     """Keyword arguments of `mtpp.solve` and `mtpp.least_k`."""
 
 
-class OwnMethodsWords(TypedDict, total=False):
+class UserMethodsWords(TypedDict, total=False):
     """Keyword arguments: methods of the caller that run beside the built-in methods."""
 
     methods: Annotated[
@@ -374,7 +374,7 @@ class OwnMethodsWords(TypedDict, total=False):
     ]
 
 
-class CertifyWords(PartitioningWords, SolvingWords, StartWords, OwnMethodsWords, total=False):
+class CertifyWords(PartitioningWords, SolvingWords, StartWords, UserMethodsWords, total=False):
     """Keyword arguments of `mtpp.certify`."""
 
 

@@ -332,7 +332,7 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
     """Default sequence length of the chain; None if its source has none."""
     if chain == _SIMULATION:
         return _SIMULATED_TOKENS
-    sequence = (words["dims"] or {}).get("sequence", _known_dims(chain).get("sequence"))
+    sequence = (words["dims"] or {}).get("sequence", _default_dims(chain).get("sequence"))
     return sequence if isinstance(sequence, int) else None
 
 
@@ -341,8 +341,8 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
     from instances.planning.chains import collapse
     from instances.planning.plan_files import is_chain_file, load_chain
 
-    known, stated = _known_dims(chain), words["dims"]
-    dims = _dims(known, words)
+    defaults, stated = _default_dims(chain), words["dims"]
+    dims = _dims(defaults, words)
     if isinstance(chain, LayerChain):
         if read := chosen(ChainWords, words):
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
@@ -351,9 +351,9 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
         text = fspath(chain)
         if text == _SIMULATION:
             return _simulation(words)
-        if not (known or Path(text).exists()) and nearest([_SIMULATION], text) != ".":
+        if not (defaults or Path(text).exists()) and nearest([_SIMULATION], text) != ".":
             raise missing(text, "file or architecture", names=[_SIMULATION])
-        if stated and Path(text).is_file() and Path(text).suffix != ".onnx" and not known:
+        if stated and Path(text).is_file() and Path(text).suffix != ".onnx" and not defaults:
             first = "=".join(map(str, next(iter(stated.items()))))
             raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
         if is_chain_file(text):
@@ -378,18 +378,18 @@ def _simulation(words: PlanningWords) -> LayerChain:
     return bert_chain(sequence=_SIMULATED_TOKENS if words["sequence"] is None else words["sequence"])
 
 
-def _dims(known: Mapping[str, Any], words: PlanningWords) -> dict[str, Any]:
+def _dims(defaults: Mapping[str, Any], words: PlanningWords) -> dict[str, Any]:
     """The stated dimensions of an architecture, with those that dtype and sequence imply."""
     dims = dict(words["dims"] or {})
     dtype = words["dtype"]
     others = {"element_bytes": dtype and ELEMENT_BYTES[dtype], "sequence": words["sequence"]}
     for name, value in others.items():
-        if value is not None and name in known and dims.setdefault(name, value) != value:
+        if value is not None and name in defaults and dims.setdefault(name, value) != value:
             raise WordError("dims", f"{name}={dims[name]}", f"another option says {value}; leave one out.")
     return dims
 
 
-def _known_dims(chain: object) -> dict[str, Any]:
+def _default_dims(chain: object) -> dict[str, Any]:
     """Dimensions of an architecture with their defaults; empty for anything else."""
     architecture = find_architecture(chain)
     return {} if architecture is None else dict(architecture.dims)

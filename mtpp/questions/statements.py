@@ -107,8 +107,8 @@ def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
             asked += runtime_rules(statements["runtime"], instance.graph)
         if not instance.is_alike:  # devices that idle are no stages of a runtime
             asked = replace(asked, at_least=())
-        own = replace(asked, on=()).canonical(instance.k)
-        same = own == instance.constraints.canonical(instance.k)
+        others = replace(asked, on=()).canonical(instance.k)
+        same = others == instance.constraints.canonical(instance.k)
         if not same or (asked.on and instance.is_alike):
             true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, asked))
             return f"it has {true}, you {f'ask for {wanted}' if asked else 'state none'}"
@@ -126,7 +126,7 @@ def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
         return _other_alike(instance, devices, devices.total if statements.get("k") is None else instance.k)
 
     return {
-        "k": lambda: unlike("k", platform.k, _one(statements["k"])),
+        "k": lambda: unlike("k", platform.k, _single(statements["k"])),
         "bandwidth": lambda: _rate(instance.graph, platform.bandwidth, statements["bandwidth"]),
         "memory": memory,
         "activation_buffer": lambda: _size(
@@ -249,7 +249,7 @@ def of_placement(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
         return _rate(instance.graph, instance.bandwidth, statements["bandwidth"])
 
     return {
-        "k": lambda: unlike("k", instance.devices, _one(statements["k"])),
+        "k": lambda: unlike("k", instance.devices, _single(statements["k"])),
         "bandwidth": rate,
         "memory": lambda: _other_memories(true, statements["memory"]),
         "devices": devices,
@@ -342,7 +342,7 @@ def of_deployment(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     plain = (*words_of(TrafficWords), "runtime")
     return {
         **{name: partial(lambda name: unlike(name, getattr(question, name), statements[name]), name) for name in plain},
-        "input": lambda: unlike("input", question.input, _one(statements["input"], "input")),
+        "input": lambda: unlike("input", question.input, _single(statements["input"], "input")),
         "between": lambda: number("between", lambda rate, name: parse_bandwidth(rate, word=name), "bytes/s"),
         **{name: partial(number, name, parse_seconds, "s") for name in ("tpot", "ttft")},
         "servers": servers,
@@ -372,7 +372,7 @@ def _apart(true: float, stated: float, unit: str) -> tuple[str, str]:
     return (texts[0], texts[1]) if texts[0] != texts[1] else (repr(true), repr(stated))
 
 
-def _one(value: Blocks, name: str = "k") -> int:
+def _single(value: Blocks, name: str = "k") -> int:
     count, *more = counts_of(value) if name == "k" else parse_counts(str(value), name)
     if more:
         raise WordError(name, value, f"a file answers the question for one {name}; give that.")

@@ -63,7 +63,7 @@ class VerifyWords(StatementWords, ReadingWords, total=False):
     ]
 
 
-class OwnGraph:
+class UserGraph:
     """The caller's graph, which a certificate must be about, read as its problem requires."""
 
     def __init__(self, graph: GraphLike, words: VerifyWords) -> None:
@@ -195,68 +195,68 @@ class Comparisons(NamedTuple):
     faults: Iterable[str]  # differences that are found in any case
 
 
-def compare_partition(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_partition(stated: Envelope, statements: Mapping[str, Any], graph: UserGraph | None) -> Comparisons:
     """Comparisons of the caller's statements and graph with the question of a partition."""
-    words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_partition(stated.instance))
-    faults = [] if own is None or "devices" not in statements else unstated(stated.instance, statements)
+    words = of_blocks(stated, statements) | _with_graph(graph, lambda graph: graph.of_partition(stated.instance))
+    faults = [] if graph is None or "devices" not in statements else unstated(stated.instance, statements)
     return Comparisons(words, [f"question: {fault}, you state none" for fault in faults])
 
 
-def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_front(stated: StatedServing, statements: Mapping[str, Any], graph: UserGraph | None) -> Comparisons:
     """Comparisons of the caller's statements and graph with the question of a serving front, its runtime included."""
     fault = _fault_of_runtime(stated)
     if any(
         len(nodes) == stated.instance.k for _, nodes in stated.instance.constraints.at_least
     ):  # no more have a layer
         statements = {"k": stated.instance.k, **statements}
-    words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_front(stated))
+    words = of_blocks(stated, statements) | _with_graph(graph, lambda graph: graph.of_front(stated))
     words["in_flight"] = lambda: unlike("in_flight", stated.in_flight or 1, statements["in_flight"])
     if "constraints" not in statements:
         words["runtime"] = lambda: unlike("runtime", stated.runtime, statements["runtime"])
     return Comparisons(words, [] if fault is None else [fault])
 
 
-def compare_placement(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_placement(stated: Envelope, statements: Mapping[str, Any], graph: UserGraph | None) -> Comparisons:
     """Comparisons of the caller's statements and graph with the question of a placement."""
     return Comparisons(
-        of_placement(stated, statements) | _with_graph(own, lambda graph: graph.of_placement(stated.instance)), ()
+        of_placement(stated, statements) | _with_graph(graph, lambda graph: graph.of_placement(stated.instance)), ()
     )
 
 
-def compare_plan(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_plan(stated: Envelope, statements: Mapping[str, Any], graph: UserGraph | None) -> Comparisons:
     """Comparisons of the caller's statements and graph with the question of a plan of microbatches."""
-    words = _by_graph(own, words_of(PlanStepWords)) | of_plan(stated, statements)
-    return Comparisons(words | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
+    words = _by_graph(graph, words_of(PlanStepWords)) | of_plan(stated, statements)
+    return Comparisons(words | _with_graph(graph, lambda graph: graph.of_plan(stated.instance)), ())
 
 
-def compare_grid(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_grid(stated: Envelope, statements: Mapping[str, Any], graph: UserGraph | None) -> Comparisons:
     """Comparisons of the caller's statements and graph with the question of a plan for a global batch."""
-    made = _by_graph(own, (*words_of(GridWords), *words_of(TrainedStepWords), "runtime"))
+    made = _by_graph(graph, (*words_of(GridWords), *words_of(TrainedStepWords), "runtime"))
     words = made | of_grid(stated, statements)
-    return Comparisons(words | _with_graph(own, lambda graph: graph.of_grid(stated.instance)), ())
+    return Comparisons(words | _with_graph(graph, lambda graph: graph.of_grid(stated.instance)), ())
 
 
-def compare_flow(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_flow(stated: Envelope, statements: Mapping[str, Any], graph: UserGraph | None) -> Comparisons:
     """Comparisons of the caller's statements and graph with the question of a flow: its decoder and devices."""
-    words = _by_graph(own, ("devices", "memory", "bandwidth"))
+    words = _by_graph(graph, ("devices", "memory", "bandwidth"))
     if (steps := stated.instance.steps) is not None:
         in_flight = "any number" if steps.in_flight is None else steps.in_flight
         words["in_flight"] = lambda: unlike("in_flight", in_flight, statements["in_flight"])
-    return Comparisons(words | _with_graph(own, lambda graph: graph.of_flow(stated.instance)), ())
+    return Comparisons(words | _with_graph(graph, lambda graph: graph.of_flow(stated.instance)), ())
 
 
-def _by_graph(own: OwnGraph | None, names: Iterable[str]) -> Compare:
+def _by_graph(graph: UserGraph | None, names: Iterable[str]) -> Compare:
     """For each keyword that is compared as part of the graph, a function that raises an error without a graph."""
 
     def compare(name: str) -> str | None:
-        if own is None:
+        if graph is None:
             raise InputError(f"{word(name)} is compared together with {word('graph')} alone; give that, too.")
         return None
 
     return {name: partial(compare, name) for name in names}
 
 
-def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
+def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: UserGraph | None) -> Comparisons:
     """Comparisons of the caller's statements and graph with the question of a deployment.
 
     Decoder, servers, traffic and limits are compared.
@@ -265,7 +265,7 @@ def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: O
     return Comparisons(words | _with_graph(graph, lambda graph: graph.of_deployment(stated.instance)), ())
 
 
-def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None]) -> Compare:
+def _with_graph(graph: UserGraph | None, other: Callable[[UserGraph], str | None]) -> Compare:
     """The keyword of the graph, with a function that compares a stated graph; None without one."""
 
     def compare() -> str | None:

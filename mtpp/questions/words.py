@@ -249,7 +249,7 @@ def _entry(name: str, hint: Any, word: Word) -> str:
     if choices := _choices(word):
         kinds = ["{" + ", ".join(f'"{choice}"' for choice in choices) + "}"]
     says = re.sub(r"\s*\[default: (.*)\]$", r" By default \1.", word.help)
-    says = re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), says)
+    says = re.sub(r"--([a-z][a-z-]*)", lambda match: match[1].replace("-", "_"), says)
     if word.default not in (None, False) and "By default" not in says:
         says += f" By default {word.default}."
     lines = textwrap.wrap(says, 112, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)

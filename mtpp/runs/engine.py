@@ -24,7 +24,7 @@ from instances import ComputationGraph, Instance
 from instances.errors import printable
 from instances.system.processes import catch_interrupt
 from mtpp.runs.job import OLD_SCHEMA, Job, Run, RunLog, remarks
-from mtpp.runs.own_methods import OwnMethod
+from mtpp.runs.user_methods import UserMethod
 from mtpp.runs.workers import AHEAD, Workers
 from mtpp.text.tables import PLAIN_SECONDS, stderr_console
 
@@ -42,7 +42,7 @@ class Bar(Protocol):
         """Count a run."""
 
 
-def own_bar(total: int) -> AbstractContextManager[Bar]:
+def progress_bar(total: int) -> AbstractContextManager[Bar]:
     """Listener that shows the progress of a call from Python: a bar on a terminal, a line in a notebook, or nothing."""
     if "IPython" in sys.modules and hasattr(sys.modules["IPython"].get_ipython(), "kernel"):
         return NotebookLine(total)
@@ -138,7 +138,7 @@ class RunBar:
 
 
 #: What many jobs share.
-Heavy = ComputationGraph | OwnMethod
+Heavy = ComputationGraph | UserMethod
 
 #: Graphs and files that a process keeps.
 _MOST = 64
@@ -221,7 +221,7 @@ class _Pickler(pickle.Pickler):
         self.heavy: dict[str, Heavy] = {}
 
     def persistent_id(self, thing: Any) -> str | None:
-        if type(thing) not in (ComputationGraph, OwnMethod):
+        if type(thing) not in (ComputationGraph, UserMethod):
             return None
         name = _hash(thing)
         self.heavy[name] = thing

@@ -495,8 +495,8 @@ def hunt_methods(
         raise WordError("seconds", seconds, "give a number above 0.")
     chosen, hunts = run_methods([*HEURISTICS, *MODELS] if methods == ["all"] else methods), list[Hunt]()
     try:
-        for own in (method.own for method in chosen if method.own is not None):
-            own.load()
+        for user_method in (method.user_method for method in chosen if method.user_method is not None):
+            user_method.load()
         for method in chosen:
             part, kinds = seconds / len(chosen), method.takes_kinds
             hunts.append(hunt_by(method, part, seed, kinds=kinds, solver=solver, on_progress=on_progress))

@@ -89,7 +89,7 @@ def ask_here(method: Any, task: Task, patience: float | None, grace: float | Non
     Parameters
     ----------
     patience, grace : float
-        As for `mtpp.runs.own_methods.OwnMethod.answer`.
+        As for `mtpp.runs.user_methods.UserMethod.answer`.
 
     Raises
     ------

@@ -20,8 +20,8 @@ from mtpp.certifying.certify import certify
 from mtpp.runs.code_hash import sources_of
 from mtpp.runs.job import MEASURED, Job, Run, key_of, other_code
 from mtpp.runs.method_process import Task
-from mtpp.runs.own_methods import CERTIFY, OwnMethod, base_name, own_method, refuse_taken_name
 from mtpp.runs.sources import PROJECT, Homes
+from mtpp.runs.user_methods import CERTIFY, UserMethod, as_user_method, base_name, refuse_taken_name
 from mtpp.versions import package_version
 from mtpp_models import MODELS, SolveOptions, SolverFaultError, relaxation, simple, solve
 from mtpp_models.formulations.formulation import Formulation
@@ -41,20 +41,20 @@ class RunMethod:
 
     name: str
     sources: str  # hash of that code
-    own: OwnMethod | None = None  # the caller's own method, if it is one
+    user_method: UserMethod | None = None  # the caller's own method, if it is one
 
     @property
     def is_search(self) -> bool:
         """Whether the method is a heuristic, which needs no partition to start from."""
-        return self.name in HEURISTICS if self.own is None else self.own.model is None
+        return self.name in HEURISTICS if self.user_method is None else self.user_method.model is None
 
     @cached_property
     def needs_solver(self) -> bool:
         """Whether the method uses a solver."""
         if self.is_search:
             return False
-        if self.own is not None:
-            return self.own.model is not None and self.own.model.by_solver
+        if self.user_method is not None:
+            return self.user_method.model is not None and self.user_method.model.by_solver
         return self.name == CERTIFY or isinstance(find_model(self.name.removesuffix(LP_SUFFIX)), Formulation)
 
     @property
@@ -62,15 +62,15 @@ class RunMethod:
         """Whether runs contain new partitions, rather than the one they started from."""
         if self.is_search or self.name == CERTIFY:
             return True
-        if self.own is not None:
-            return self.own.model is not None and self.own.model.exact
+        if self.user_method is not None:
+            return self.user_method.model is not None and self.user_method.model.exact
         return not self.name.endswith(LP_SUFFIX) and find_model(self.name).exact
 
     @property
     def takes_kinds(self) -> bool:
         """Whether the method takes several kinds of devices; a caller's function may."""
-        if self.own is not None:
-            return self.own.model is None or self.own.model.any_kinds
+        if self.user_method is not None:
+            return self.user_method.model is None or self.user_method.model.any_kinds
         if self.name in HEURISTICS:
             return HEURISTICS[self.name].kinds == "any"
         return self.name == CERTIFY or find_model(self.name.removesuffix(LP_SUFFIX)).kinds == "any"
@@ -78,11 +78,11 @@ class RunMethod:
     @property
     def can_travel(self) -> bool:
         """Whether other processes can run the method."""
-        return self.own is None or self.own.can_travel
+        return self.user_method is None or self.user_method.can_travel
 
     def is_same_here(self) -> bool:
         """Whether this process has the caller's code of the method."""
-        return self.own is not None or _loaded_method(self.name).sources == self.sources
+        return self.user_method is not None or _loaded_method(self.name).sources == self.sources
 
     def answer(
         self, instance: Instance, options: SolveOptions, start: Partition | None, patience: float | None, *, twice: bool
@@ -98,17 +98,17 @@ class RunMethod:
         patience : float, optional
             Seconds, plus a margin, after which a caller's own method is ended.
         """
-        if self.own is None:
+        if self.user_method is None:
             if self.is_search:
                 return describe(_searched(instance, self.name, options.seed, options.time_limit))
             return proved(self.name, instance, options, start)
         task = Task(instance, options, start)
-        partition, spent = self.own.answer(task, patience)
+        partition, spent = self.user_method.answer(task, patience)
         answer = {} if partition is None else describe(partition)
         if spent.bound is not None:
             answer |= {"bound": spent.bound, "optimal": False}
         if twice and partition is not None:
-            again = self.own.answer(task, patience)[0]
+            again = self.user_method.answer(task, patience)[0]
             answer["repeatable"] = again is not None and describe(again) == describe(partition)
         return answer | {MEASURED: (spent.seconds, spent.cpu_seconds)}
 
@@ -123,12 +123,12 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
     """
     homes, methods = Homes(PROJECT), dict[str, RunMethod]()
     for item in candidates:
-        method = own_method(item)
+        method = as_user_method(item)
         if isinstance(method, str):
             check_method(method)
             methods[method] = RunMethod(method, _sources(method, homes))
             continue
-        if method.name in methods and (methods[method.name].own or method).sources != method.sources:
+        if method.name in methods and (methods[method.name].user_method or method).sources != method.sources:
             remedy = "give one another __name__, or another name to its file or its model."
             raise InputError(f"methods: two are called {method.name}; {remedy}")
         refuse_taken_name(method)
@@ -217,9 +217,9 @@ def _fail(fault: Exception) -> None:
     raise fault
 
 
-def _sources(method: str | OwnMethod, homes: Homes) -> str:
+def _sources(method: str | UserMethod, homes: Homes) -> str:
     """Hash of the code of a method, and of the functions that call it."""
-    if isinstance(method, OwnMethod):
+    if isinstance(method, UserMethod):
         glue = search if method.model is None else solve
         return sources_of(method.sources, glue=[describe, glue], homes=homes)
     if method in HEURISTICS:
@@ -296,7 +296,7 @@ class PartitionJob(Job):
     @property
     def old_key(self) -> str | None:
         """Key of earlier versions, with the package version in place of the code."""
-        if self.budget is not None or self.by.own is not None:
+        if self.budget is not None or self.by.user_method is not None:
             return None
         time_limit = None if self.by.is_search else self.options.time_limit
         return key_of(self._question(time_limit) | {"version": package_version()})
@@ -400,7 +400,7 @@ def jobs_of(
                     by,
                     seeded,
                     budget=budget,
-                    twice=by.own is not None and place == 0 and seeded is drawn[0],
+                    twice=by.user_method is not None and place == 0 and seeded is drawn[0],
                     profile=profile,
                 )
                 for seeded in drawn

@@ -142,7 +142,7 @@ class Homes:
 
     def __init__(self, *homes: Home, as_loaded: bool = True) -> None:
         self._homes, self._as_loaded = homes, as_loaded
-        self._known: dict[str, Module | None] = {}
+        self._modules: dict[str, Module | None] = {}
         self._used: dict[Name, Use] = {}
 
     def read(self, name: str) -> Module | None:
@@ -153,13 +153,13 @@ class Homes:
         InputError
             If it cannot be read as Python, or has changed since this process loaded it.
         """
-        if name not in self._known:
-            self._known[name] = self._look(name)
-        return self._known[name]
+        if name not in self._modules:
+            self._modules[name] = self._look(name)
+        return self._modules[name]
 
     def add(self, module: Module) -> None:
         """Add a caller's module that lies in no folder, with the data files that it names."""
-        self._known[module.name] = _with_data(module, is_project=False)
+        self._modules[module.name] = _with_data(module, is_project=False)
 
     def _look(self, name: str) -> Module | None:
         for home in self._homes:

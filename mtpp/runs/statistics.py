@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from instances import InputError, Instance
 from instances.results import exceeds
-from mtpp.runs.engine import own_bar, run_jobs, unfinished
+from mtpp.runs.engine import progress_bar, run_jobs, unfinished
 from mtpp.runs.job import Run, RunLog, remarks
 from mtpp.runs.method_process import end_processes
 from mtpp.runs.partition_job import PartitionJob, jobs_of
@@ -208,7 +208,7 @@ class Pair(NamedTuple):
     clusters: int
 
     @property
-    def told_apart(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the difference is significant: interval without 1, and small corrected p."""
         return self.holm < SIGNIFICANT and (self.low > 1 or self.high < 1)
 
@@ -461,7 +461,7 @@ def compare_methods(
         folder as place,
         RunLog(file or Path(place) / "runs.jsonl", accept_old=accept_old) as log,
         pool as workers,
-        own_bar(len(unfinished(wanted, log))) as bar,
+        progress_bar(len(unfinished(wanted, log))) as bar,
         ExitStack() as after,
     ):
         after.callback(end_processes)
@@ -471,7 +471,7 @@ def compare_methods(
     least, longest = dict.fromkeys(best, math.inf), dict.fromkeys(best, 0.0)
     for job, run in answered:
         longest[job.instance.key] = max(longest[job.instance.key], run["seconds"] or 0.0)
-        if job.by.own is None:  # what others state is no reference
+        if job.by.user_method is None:  # what others state is no reference
             best[job.instance.key] = max(best[job.instance.key], run["bound"] or 0.0)
         if run["bottleneck"] is not None:
             least[job.instance.key] = min(least[job.instance.key], run["bottleneck"])
@@ -499,14 +499,14 @@ def _checked(solvers: Sequence[str]) -> Sequence[str]:
 def _without_false_bound(job: PartitionJob, run: Run, least: float) -> Run:
     """The run; a caller's bound above the cost of any known partition becomes an error."""
     bound = run["bound"]
-    if job.by.own is None or bound is None or not exceeds(bound, least):
+    if job.by.user_method is None or bound is None or not exceeds(bound, least):
         return run
     return {**run, "bound": None, "error": f"its bound {bound:.6g} is above the bottleneck {least:.6g} of a partition"}
 
 
 def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any]:
     bottleneck, bound = run["bottleneck"] if job.by.finds_partitions else None, run["bound"]
-    is_low = job.by.own is not None and bound is not None and exceeds(run["simple"], bound)
+    is_low = job.by.user_method is not None and bound is not None and exceeds(run["simple"], bound)
     doubts = [*remarks(run), *["not repeatable"] * shaky, *["below simple"] * is_low]
     return {
         "graph": job.instance.name,

@@ -150,7 +150,7 @@ class _Cluster:
     def __init__(self, client: Any, address: str) -> None:
         self._client, self._address = client, address
         self._looked, self._room = -math.inf, 0
-        self._told = False
+        self._warned = False
 
     def room(self) -> int:
         """Number of jobs to submit ahead; 0 while the scheduler is unreachable.
@@ -183,9 +183,9 @@ class _Cluster:
         if any(count > 1 for count in threads.values()):
             why = "a worker has several threads; start workers with --nthreads 1."
             raise WordError("scheduler", self._address, why)
-        if not threads and not self._told:
+        if not threads and not self._warned:
             print(f"{said('scheduler', self._address)}: no worker is there yet; waiting for one.", file=sys.stderr)
-        self._told = not threads
+        self._warned = not threads
         return len(threads)
 
 

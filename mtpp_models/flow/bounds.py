@@ -419,7 +419,7 @@ def _largest_sum(every: Counts, flows: Mapping[Counts, float]) -> tuple[float, l
     for counts in product(*(range(most + 1) for most in every)):
         best[counts] = (0.0, [])
         for group, flow in flows.items():
-            rest = tuple(count - own for count, own in zip(counts, group, strict=True))
+            rest = tuple(count - used for count, used in zip(counts, group, strict=True))
             if min(rest) >= 0 and best[rest][0] + flow > best[counts][0]:
                 best[counts] = (best[rest][0] + flow, [*best[rest][1], group])
     return best[every]

@@ -170,8 +170,8 @@ class ScaledKinds(ScaledInstance):
     @property
     def k(self) -> int:
         """Number of blocks; at most n unless each is on a device of its own, or windows tell them apart."""
-        told_apart = self.instance.machines.is_fixed or self.instance.has_windows
-        return self.instance.k if told_apart else min(self.instance.k, self.n)
+        are_distinct = self.instance.machines.is_fixed or self.instance.has_windows
+        return self.instance.k if are_distinct else min(self.instance.k, self.n)
 
     @cached_property
     def of_kinds(self) -> list[ScaledInstance]:

@@ -304,7 +304,7 @@ def _question(
                 for x in data.transfers
             ],
         },
-        "parameters": controls.with_own(parameters),
+        "parameters": controls.with_user_options(parameters),
     }
 
 

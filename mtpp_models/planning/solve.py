@@ -352,10 +352,10 @@ def bounds_of_plan(iteration: Iteration, *, hurried: bool = False, stopped: bool
         return []
     if instance.network is None:
         return [work_bound(instance) if stopped else iteration_bound(instance, ceiling=iteration.time)]
-    own, classes = class_of(iteration.schedules[0]), list(CLASSES)
-    ceiling = iteration.time * (1 if own == "fixed" or hurried else _CEILING)
+    narrowest, classes = class_of(iteration.schedules[0]), list(CLASSES)
+    ceiling = iteration.time * (1 if narrowest == "fixed" or hurried else _CEILING)
     bounds = bounds_by_coverage(instance, ceiling, hurried=hurried, stopped=stopped)
-    holding = [bounds[name] for name in classes[classes.index(own) :]]
+    holding = [bounds[name] for name in classes[classes.index(narrowest) :]]
     return list({bound.method: bound for bound in holding}.values())
 
 

@@ -149,9 +149,9 @@ def _set_options(highs: highspy.Highs, controls: Controls) -> None:
     }
     if controls.time_limit is not None:
         options["time_limit"] = controls.time_limit
-    own = controls.with_own(options if controls.improves else options | _PROOF_ALONE)
+    merged = controls.with_user_options(options if controls.improves else options | _PROOF_ALONE)
     try:
-        _set(highs, own)
+        _set(highs, merged)
     except InputError as error:
         if not controls.options.solver_options:
             raise

@@ -184,7 +184,7 @@ class Controls:
 
         return replace(self, report=report, label=f"{self.label} {case}")
 
-    def with_own(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def with_user_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that this project sets for a solver, updated by those of the user.
 
         Raises

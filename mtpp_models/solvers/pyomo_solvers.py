@@ -125,7 +125,7 @@ def _run_new(
             rel_gap=controls.options.gap,
             abs_gap=0.0,
             warmstart_discrete_vars=has_start(model),
-            solver_options=controls.with_own(options),
+            solver_options=controls.with_user_options(options),
             tee=[_ProgressStream(controls, parse)],
         )
     condition = results.termination_condition
@@ -251,7 +251,7 @@ def run_classic(
     solver = classic_solver(name, controls)
     keywords: dict[str, Any] = {}
     if option_names is not None:
-        solver.options.update(controls.with_own(option_names(controls)))
+        solver.options.update(controls.with_user_options(option_names(controls)))
     else:
         solver.options.update(controls.options.solver_options)
         if controls.time_limit is not None:

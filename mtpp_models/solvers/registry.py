@@ -69,16 +69,16 @@ class Solver:
         InputError
             If its output cannot be written to the log.
         """
-        nearly, own = controls.deadline.share(_MOST), controls.options.solver_options
+        nearly, options = controls.deadline.share(_MOST), controls.options.solver_options
         try:
             outcome = self.run(model, controls)
         except (InputError, MemoryError):
             raise
         except Exception as error:
-            if isinstance(error, SolverOptionsError) or (not own and isinstance(error, SolverNotAvailableError)):
+            if isinstance(error, SolverOptionsError) or (not options and isinstance(error, SolverNotAvailableError)):
                 raise
             reason = str(error) if isinstance(error, SolverNotAvailableError) else f"{type(error).__name__}: {error}"
-            if own:
+            if options:
                 raise SolverOptionsError(controls.options, reason) from error
             raise SolverFaultError(self.name, f"failed ({reason})") from error
         controls.keep_log(outcome.log)

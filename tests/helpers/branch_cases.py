@@ -60,11 +60,11 @@ def random_branch_case(r: random.Random, most_nodes: int = 9) -> Case:
         for v in slot:
             work[v], params[v] = each, held
         for _ in range(r.choice((1, 1, 1, 2))):
-            size, readers, own = number(), [[] for _ in slot], r.random() < 0.3
+            size, readers, separate = number(), [[] for _ in slot], r.random() < 0.3
             for later, other in zip(slots[i + 1 :], families[i + 1 :], strict=True):
                 if r.random() > density:
                     continue
-                if family == -1 and own and other != -1:
+                if family == -1 and separate and other != -1:
                     tensors += [(slot[0], size, [v]) for v in later]
                 elif family == other != -1:
                     crosses = r.random() < 0.15

@@ -80,13 +80,13 @@ def answers(instance: Instance) -> list[Result]:
     ]
     if n > instance.k:
         bounds.append(Bound(least, "pigeonhole", witness={"nodes": list(clique)}))
-    found = [Result(bound.method, instance, best, bound, {"solve": 0.5}) for bound in bounds]
+    results = [Result(bound.method, instance, best, bound, {"solve": 0.5}) for bound in bounds]
     if not (instance.limits_memory or rules.windows or rules.at_least):
         source = Result("ideals", relaxed.with_k(instance.k + 1), bound=Bound(finer, "ideals"))
         witness = {"from_k": instance.k + 1, "value": finer, "proof": bound_document(source)}
-        found.append(Result("carried", instance, best, Bound(finer, "carried", witness=witness)))
+        results.append(Result("carried", instance, best, Bound(finer, "carried", witness=witness)))
     exact = Bound(optimum * (1 - 1e-6), "exact", witness={"time_limit": 60.0, "gap": 0.0})
-    return [*found, Result("exact", instance, best, exact, {"solve": 0.5}, "highs 1.0")]
+    return [*results, Result("exact", instance, best, exact, {"solve": 0.5}, "highs 1.0")]
 
 
 def document(**platform: Any) -> Document:

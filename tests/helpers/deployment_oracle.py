@@ -200,7 +200,7 @@ def _best_of_pools(question: DeploymentInstance) -> Fraction | None:
     shapes = [question.model.shapes[number] for number in question.model.order.tolist()]
     size = sum(shape.cache * min(question.input, shape.window or question.input) for shape in shapes)
     size *= Fraction(question.cache_bytes)
-    carried = [Fraction(one.within) / size for one in question.servers]
+    carried = [Fraction(server.within) / size for server in question.servers]
     sent = Fraction(question.between) * sum(counts) / 2 / size if sum(counts) > 1 else 0
     rate = max(
         min(tokens, question.output * min(prompts, sent + within)) for prompts, tokens, within in triples(counts)

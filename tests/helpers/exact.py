@@ -88,8 +88,8 @@ def needed_costs(partition: Partition) -> list[Fraction] | None:
 
 def needed_optimum(instance: Instance) -> Fraction | None:
     """What bounds may prove: no order has a smaller peak. None if nothing fits."""
-    found = (needed_costs(partition) for partition in all_partitions(instance))
-    return min((max(costs) for costs in found if costs is not None), default=None)
+    all_costs = (needed_costs(partition) for partition in all_partitions(instance))
+    return min((max(costs) for costs in all_costs if costs is not None), default=None)
 
 
 def modelled(instance: Instance) -> Instance:

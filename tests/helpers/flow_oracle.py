@@ -149,9 +149,9 @@ def largest_flow(case: FlowCase, longest: int | None = None) -> Fraction:
     largest = 0
     for choice in product(*ways):
         held = [0] * case.layers  # no layer passes more than its devices do
-        for t, own in zip(case.kind, choice, strict=True):
-            for layer in range(*own) if own else ():
-                held[layer] += case.capacity[t][own[1] - own[0]]
+        for t, span in zip(case.kind, choice, strict=True):
+            for layer in range(*span) if span else ():
+                held[layer] += case.capacity[t][span[1] - span[0]]
         if min(held) > largest and (longest is None or _longest_path(case, choice) <= longest):
             largest = max(largest, _flow(case, choice))
     return Fraction(largest)
@@ -162,12 +162,14 @@ def _longest_path(case: FlowCase, choice: tuple[tuple[int, int] | None, ...]) ->
 
     def behind(i: int, end: int) -> int:
         paths = [0] if end == case.layers and case.links.get((str(i), "sink")) else [-len(choice) - 1]
-        for j, own in enumerate(choice):
-            if own is not None and j != i and own[0] == end and case.links.get((str(i), str(j))):
-                paths.append(1 + behind(j, own[1]))
+        for j, span in enumerate(choice):
+            if span is not None and j != i and span[0] == end and case.links.get((str(i), str(j))):
+                paths.append(1 + behind(j, span[1]))
         return max(paths)
 
-    firsts = [(i, own[1]) for i, own in enumerate(choice) if own and own[0] == 0 and case.links.get(("source", str(i)))]
+    firsts = [
+        (i, span[1]) for i, span in enumerate(choice) if span and span[0] == 0 and case.links.get(("source", str(i)))
+    ]
     return max((1 + behind(i, end) for i, end in firsts), default=-1)
 
 
@@ -179,16 +181,16 @@ def _flow(case: FlowCase, choice: tuple[tuple[int, int] | None, ...]) -> int:
         left.setdefault(tail, {})[head] = size
         left.setdefault(head, {}).setdefault(tail, 0)
 
-    for i, own in enumerate(choice):
-        if own is None:
+    for i, span in enumerate(choice):
+        if span is None:
             continue
-        join(f"in {i}", f"out {i}", case.capacity[case.kind[i]][own[1] - own[0]])
-        if own[0] == 0:
+        join(f"in {i}", f"out {i}", case.capacity[case.kind[i]][span[1] - span[0]])
+        if span[0] == 0:
             join("source", f"in {i}", case.links.get(("source", str(i)), 0))
-        if own[1] == case.layers:
+        if span[1] == case.layers:
             join(f"out {i}", "sink", case.links.get((str(i), "sink"), 0))
         for j, other in enumerate(choice):
-            if other is not None and j != i and other[0] == own[1]:
+            if other is not None and j != i and other[0] == span[1]:
                 join(f"out {i}", f"in {j}", case.links.get((str(i), str(j)), 0))
     total = 0
 

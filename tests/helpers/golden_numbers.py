@@ -37,9 +37,9 @@ def numbers_in(document: Any) -> Iterator[float]:
         yield float(document)
 
 
-def same(found: list[float], golden: list[float]) -> bool:
+def same(numbers: list[float], golden: list[float]) -> bool:
     """Up to rounding: weights are not negative, and neither are most numbers, so that no sum cancels."""
-    return len(found) == len(golden) and all(map(partial(math.isclose, rel_tol=1e-9), found, golden))
+    return len(numbers) == len(golden) and all(map(partial(math.isclose, rel_tol=1e-9), numbers, golden))
 
 
 def write(file: Path, golden: Mapping[str, list[float]]) -> None:

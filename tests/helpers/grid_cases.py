@@ -83,7 +83,7 @@ def _random_ways(
     rng: np.random.Generator, degrees: list[int], tied: bool, shared: Sequence[tuple[int, int]] = ALONE
 ) -> tuple[Configuration, ...]:
     forward, parameters, stored = rng.integers(1, 5), rng.integers(0, 3), rng.integers(0, 6)
-    found = []
+    configurations = []
     experts = 0.0 if shared is ALONE else float(rng.integers(0, 3))
     for t, (c, e) in product(degrees, shared):
         share = {1: 1.0, 2: 0.75, 4: 0.5}[t * c]
@@ -99,9 +99,9 @@ def _random_ways(
             "output_bytes": float(rng.integers(0, 4)) / (t * c),
         }
         back = float(forward) * share
-        found.append(Configuration(**values, input_backward=back, stored_bytes=stored / (t * c)))
+        configurations.append(Configuration(**values, input_backward=back, stored_bytes=stored / (t * c)))
         again = back + float(forward) * share
-        found.append(
+        configurations.append(
             Configuration(
                 **values,
                 input_backward=again,
@@ -110,7 +110,7 @@ def _random_ways(
                 recompute="full",
             )
         )
-    return tuple(found)
+    return tuple(configurations)
 
 
 def all_plans(question: GridInstance) -> Iterator[GridPlan]:
@@ -181,7 +181,7 @@ def of_three_groups(rng: np.random.Generator, factors: Sequence[float] = (1,)) -
 def scaled(layer: ConfiguredLayer, factor: float) -> ConfiguredLayer:
     """A layer of its own kind that takes, has and keeps so many times as much."""
     names = ("forward", "input_backward", "weight_backward", "parameters", "stored_bytes", "working_bytes")
-    ways = [replace(one, **{name: factor * getattr(one, name) for name in names}) for one in layer.configurations]
+    ways = [replace(way, **{name: factor * getattr(way, name) for name in names}) for way in layer.configurations]
     return ConfiguredLayer(layer.name, layer.name, tuple(ways))
 
 

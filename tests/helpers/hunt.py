@@ -73,7 +73,7 @@ class Tally:
         Questions that a method answered, refused by `InputError`, and failed on.
     worst : dict of str to float
         Largest relative excess of a bound over the optimum.
-    found : list of Fault
+    examples : list of Fault
         A few of each method.
     """
 
@@ -81,7 +81,7 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     worst: dict[str, float] = field(default_factory=dict)
-    found: list[Fault] = field(default_factory=list)
+    examples: list[Fault] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
         """Count what another tally counted."""
@@ -89,7 +89,7 @@ class Tally:
             getattr(self, name).update(getattr(other, name))
         for method, excess in other.worst.items():
             self.worst[method] = max(excess, self.worst.get(method, -math.inf))
-        self.found += other.found
+        self.examples += other.examples
 
     def table(self) -> str:
         """Counts a method, aligned."""
@@ -133,7 +133,7 @@ def try_seeds(group: str, methods: Sequence[Method], seeds: Iterable[int], secon
                 tally.faults[method.name] += 1
                 if tally.faults[method.name] <= _FAULTS:
                     case = getattr(question, "case", question)
-                    tally.found.append(Fault(group, method.name, seed, case, outcome))
+                    tally.examples.append(Fault(group, method.name, seed, case, outcome))
             else:
                 tally.tried[method.name] += 1
                 tally.worst[method.name] = max(outcome, tally.worst.get(method.name, -math.inf))
@@ -258,9 +258,9 @@ def _batch(task: _Task) -> Tally:
 def _chosen(text: str, solver: str) -> dict[str, list[Method]]:
     """Groups and methods by name, all for an empty text."""
     groups, wanted = GROUPS(solver), [name for name in text.replace(",", " ").split() if name]
-    known = {*groups, *(method.name for methods in groups.values() for method in methods)}
+    names = {*groups, *(method.name for methods in groups.values() for method in methods)}
     for name in wanted:
-        if name not in known:
+        if name not in names:
             print(f"There is no method {name!r}; use {', '.join(groups)} or one of their methods.", file=sys.stderr)
             raise SystemExit(2)
     picked = {
@@ -288,7 +288,7 @@ def main() -> int:
     print(f"Hunting for {options.seconds:g} s from seed {seed}, {options.solver}, in {', '.join(methods)}.", flush=True)
     total = hunt(methods, options.seconds, seed, options.jobs, options.solver)
     print(total.table())
-    kinds = {(fault.method, fault.message.split(":")[0]): fault for fault in total.found}
+    kinds = {(fault.method, fault.message.split(":")[0]): fault for fault in total.examples}
     for fault in kinds.values():
         [method] = [m for m in methods[fault.group] if m.name == fault.method]
         path = write_fault(fault, method, options.out)

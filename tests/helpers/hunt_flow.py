@@ -57,16 +57,16 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
     """List false bounds, answers above the largest flow, and certificates that fail."""
     instance, largest = flow_instance_of(case), float(largest_flow(case))
     counts = Counter() if counts is None else counts
-    found = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))
+    outcome = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))
     faults = []
-    if found.impossible is not None and largest > 0:
-        return [f"called impossible ({found.impossible}), and {largest!r} passes"]
-    if found.answer is not None:
-        counts["optimal answers"] += found.answer.flow >= largest * (1 - 1e-9)
-        if found.answer.flow > largest * (1 + 1e-9):
-            faults.append(f"search: {found.answer.flow!r} is above {largest!r}")
-    start = random.Random(repr(case)).choice((None, found.answer))
-    results = [found, *bound_flow(instance, start)]
+    if outcome.impossible is not None and largest > 0:
+        return [f"called impossible ({outcome.impossible}), and {largest!r} passes"]
+    if outcome.answer is not None:
+        counts["optimal answers"] += outcome.answer.flow >= largest * (1 - 1e-9)
+        if outcome.answer.flow > largest * (1 + 1e-9):
+            faults.append(f"search: {outcome.answer.flow!r} is above {largest!r}")
+    start = random.Random(repr(case)).choice((None, outcome.answer))
+    results = [outcome, *bound_flow(instance, start)]
     if (enumerated := enumerate_flows(instance, _BRANCHES, start)) is not None and enumerated.bound is not None:
         results.append(enumerated)
     for result in results[1:]:
@@ -77,7 +77,7 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
     counts["flows that hubs must not exclude"] += largest > 0
     if largest > 0 and Hubs(instance).exclude(largest * (1 - 1e-9), Deadline()) is not None:
         faults.append(f"patterns-with-hubs: weights exclude {largest!r}, which passes")
-    if found.impossible is None:
+    if outcome.impossible is None:
         written = certificate_document(results)
         faults += [f"verify: {fault}" for fault in verify(_read(written), time_limit=20.0).faults]
         for claim in written["bounds"] if largest > 0 else ():

@@ -71,13 +71,13 @@ def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None
         return []
     counts = Counter() if counts is None else counts
     faults, results = [], []
-    found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2_000))
-    if found.impossible is not None and optimum is not None:
-        faults.append(f"called impossible ({found.impossible}), and {float(optimum)!r} is possible")
-    if found.partition is not None and (optimum is None or found.partition.bottleneck < optimum * (1 - _ROUNDING)):
-        faults.append(f"search: {found.partition.bottleneck!r} is below the optimum {optimum!r}")
+    outcome = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2_000))
+    if outcome.impossible is not None and optimum is not None:
+        faults.append(f"called impossible ({outcome.impossible}), and {float(optimum)!r} is possible")
+    if outcome.partition is not None and (optimum is None or outcome.partition.bottleneck < optimum * (1 - _ROUNDING)):
+        faults.append(f"search: {outcome.partition.bottleneck!r} is below the optimum {optimum!r}")
     drawn = random.Random(repr(case))
-    start, bottleneck = drawn.choice((None, found.partition)), drawn.choice(_BOTTLENECKS)
+    start, bottleneck = drawn.choice((None, outcome.partition)), drawn.choice(_BOTTLENECKS)
     in_a_row = case.rates is None or layers_in_a_row(reduce_instance(instance).instance.graph) is not None
     ends_of_ideals = case.rates is None or (in_a_row and not instance.has_windows)
     for name in BOUNDS:
@@ -90,14 +90,19 @@ def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None
             faults.append(f"{name}: {result.bound.value!r} is above the optimum {float(optimum)!r}")
         results.append(result)
     for result in results:
-        own = result.bound if result.method in _EXACT else None
-        ends = own is not None and own.method in _EXACT and own.optimal and (ends_of_ideals or own.method == "exact")
-        if own is not None and ends and optimum is not None:
-            counts[f"{own.method} at its end"] += 1
-            if own.value < optimum * (1 - 1e-5):
-                faults.append(f"{own.method}: {own.value!r} misses the optimum {float(optimum)!r}")
+        bound = result.bound if result.method in _EXACT else None
+        ends = (
+            bound is not None
+            and bound.method in _EXACT
+            and bound.optimal
+            and (ends_of_ideals or bound.method == "exact")
+        )
+        if bound is not None and ends and optimum is not None:
+            counts[f"{bound.method} at its end"] += 1
+            if bound.value < optimum * (1 - 1e-5):
+                faults.append(f"{bound.method}: {bound.value!r} misses the optimum {float(optimum)!r}")
     if not any(result.impossible for result in results):
-        faults += _faults_of_file([found, *results], optimum, counts)
+        faults += _faults_of_file([outcome, *results], optimum, counts)
     return faults
 
 

@@ -14,7 +14,7 @@ from subset_oracle import Case, block_costs, least_block_around, numbers, optimu
 from instances import Instance, Partition, Result
 from instances.results import PROOF_TOLERANCE
 
-__all__ = ["NOTHING", "Question", "ViolationError", "check_claim", "check_found", "check_partition", "is_impossible"]
+__all__ = ["NOTHING", "Question", "ViolationError", "check_best", "check_claim", "check_partition", "is_impossible"]
 
 #: Times up to it are ones that floats cannot tell from 0.
 NOTHING = Fraction(1, 10**300)
@@ -52,7 +52,7 @@ class Question:
         return Partition(self.instance, [sum(end <= position[v] for end in ends) for v in range(graph.n)])
 
     @property
-    def known(self) -> Partition:
+    def some_partition(self) -> Partition:
         """The start, or else some partition, for what needs one."""
         return self.start or Partition(self.instance, [0] * self.case.n)
 
@@ -159,7 +159,7 @@ def check_partition(question: Question, partition: Partition) -> None:
         raise ViolationError(f"the bottleneck {partition.bottleneck!r} is below the optimum {float(question.exact)!r}")
 
 
-def check_found(question: Question, partition: Partition | None) -> None:
+def check_best(question: Question, partition: Partition | None) -> None:
     """Whether what a search found is an answer, and whether it found one where it has to."""
     if partition is not None:
         check_partition(question, partition)

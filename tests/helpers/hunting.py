@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from extremes import build_placement
-from hunted_questions import NOTHING, Question, ViolationError, check_claim, check_found, check_partition, is_impossible
+from hunted_questions import NOTHING, Question, ViolationError, check_best, check_claim, check_partition, is_impossible
 from numpy.typing import NDArray
 from placement_cases import placement_checks
 from planning_cases import check_planner
@@ -82,7 +82,7 @@ def bound_method(name: str, prove: Callable[[Question], Result]) -> Method:
 
 def _model(name: str, solver: str, *, relaxation: bool = False) -> Method:
     def prove(question: Question) -> Result:
-        start = question.known if "+" in name else question.start
+        start = question.some_partition if "+" in name else question.start
         return solve(
             question.instance, name, SolveOptions(solver=solver, time_limit=None), start=start, relaxation=relaxation
         )
@@ -150,7 +150,7 @@ def _heuristic(name: str) -> Method:
     def check(question: Question) -> float:
         result = search(question.instance, name, np.random.default_rng(question.seed), _FEW)
         if not is_impossible(question, result):
-            check_found(question, result.partition)
+            check_best(question, result.partition)
         return 0.0
 
     return Method(name, check)
@@ -168,7 +168,7 @@ def _ladder(solver: str) -> Method:
             for answer in answers
             if answer.bound is not None
         )
-        check_found(question, best.partition)
+        check_best(question, best.partition)
         document = json.loads(json.dumps(certificate_document(answers)))
         faults = verify(Value(document, "certificate"), time_limit=_LADDER_SECONDS).faults
         if faults:
@@ -182,12 +182,12 @@ def _placer(name: str) -> Method:
     def check(question: Question) -> float:
         instance = build_placement(question.case)
         n, devices = question.case.n, range(min(instance.devices, 3))
-        found = PLACERS[name].run(instance, np.random.default_rng(question.seed), Limits(evaluations=30))
-        times = [found.step_time]
+        placement = PLACERS[name].run(instance, np.random.default_rng(question.seed), Limits(evaluations=30))
+        times = [placement.step_time]
         if n <= 4:
             times += [Placement(instance, device).step_time for device in itertools.product(devices, repeat=n)]
-        if not math.isfinite(found.step_time):
-            raise ViolationError(f"the step takes {found.step_time}")
+        if not math.isfinite(placement.step_time):
+            raise ViolationError(f"the step takes {placement.step_time}")
         if not instance.lower_bound <= min(times):
             raise ViolationError(f"the bound {instance.lower_bound!r} exceeds the step time {min(times)!r}")
         return instance.lower_bound / min(times) - 1

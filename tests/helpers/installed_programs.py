@@ -24,12 +24,12 @@ def function_of(package: str, file: str, name: str, **scope: Any) -> Callable[..
         path = Path(str(distribution(package).locate_file(file)))
     except PackageNotFoundError:
         pytest.skip(f"{package} is not installed; make runtimes installs it")
-    (found,) = (
+    (definition,) = (
         node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == name
     )
-    found.returns, found.decorator_list = None, []
-    for argument in found.args.args:
+    definition.returns, definition.decorator_list = None, []
+    for argument in definition.args.args:
         argument.annotation = None
-    exec(compile(ast.Module([found], []), str(path), "exec"), scope)
+    exec(compile(ast.Module([definition], []), str(path), "exec"), scope)
     function: Callable[..., Any] = scope[name]
     return function

@@ -20,10 +20,10 @@ def devices(kinds: Kinds, memories: list[float] | None = None, order: str = "fre
     return Machines(named, order)
 
 
-def question(graph: ComputationGraph, own: Machines, **words: Any) -> Instance:
+def question(graph: ComputationGraph, machines: Machines, **words: Any) -> Instance:
     """The question where each kind takes the works of the graph over its speed."""
 
-    return Instance(graph, own, **words)
+    return Instance(graph, machines, **words)
 
 
 def chain(work: list[float], sizes: list[float], **words: Any) -> ComputationGraph:

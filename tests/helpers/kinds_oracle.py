@@ -133,9 +133,9 @@ def optimum_of(case: KindsCase, peak: Peak | None = None) -> Number:
         for t, place, following in _choices(case, sequence, left):
             for ideal in ideals:
                 if ideal != done and ideal & done == done and _may_be(case, ideal & ~done, place):
-                    own, behind = cost(ideal & ~done, t), rest(ideal, following)
-                    if own is not None and behind is not None and (best is None or max(own, behind) < best):
-                        best = max(own, behind)
+                    here, behind = cost(ideal & ~done, t), rest(ideal, following)
+                    if here is not None and behind is not None and (best is None or max(here, behind) < best):
+                        best = max(here, behind)
         return best
 
     return rest(0, (0,) if case.fixed else (*case.counts, case.k))
@@ -150,9 +150,9 @@ def _of_all(case: KindsCase, ideals: list[int], sequence: list[int], peak: Peak 
             if case.at_least and _remaining(sequence, case.fixed, left):
                 return
             costs = [_rated_cost(case, blocks, b, peak) for b in range(len(blocks))]
-            known = [cost for cost in costs if cost is not None]
-            if len(known) == len(costs):
-                yield max(known)
+            possible = [cost for cost in costs if cost is not None]
+            if len(possible) == len(costs):
+                yield max(possible)
             return
         for t, place, following in _choices(case, sequence, left):
             for ideal in ideals:
@@ -191,13 +191,13 @@ def _choices(case: KindsCase, sequence: list[int], left: tuple[int, ...]) -> lis
     if case.fixed:
         return [(sequence[d], d, (d + 1,)) for d in range(left[0], len(sequence))]
     *counts, most = left
-    found = []
+    choices = []
     skips = case.windows and not case.at_least  # places may stay empty
     for behind in range(most) if skips else range(most - 1, most):  # places that are left behind the block
         for t, count in enumerate(counts):
             if count and most:
-                found.append((t, case.k - 1 - behind, (*counts[:t], count - 1, *counts[t + 1 :], behind)))
-    return found
+                choices.append((t, case.k - 1 - behind, (*counts[:t], count - 1, *counts[t + 1 :], behind)))
+    return choices
 
 
 def _remaining(sequence: list[int], fixed: bool, left: tuple[int, ...]) -> int:

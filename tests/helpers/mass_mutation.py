@@ -55,10 +55,10 @@ def places(value: Any, path: Path = ()) -> Iterator[Path]:
 @cache
 def patterns(name: str) -> dict[str, list[Path]]:
     """Paths of a true file by their pattern, in which all places of a list are one."""
-    found: dict[str, list[Path]] = {}
+    paths: dict[str, list[Path]] = {}
     for path in places(originals()[name]):
-        found.setdefault(pattern_of(path), []).append(path)
-    return found
+        paths.setdefault(pattern_of(path), []).append(path)
+    return paths
 
 
 def pattern_of(path: Path) -> str:
@@ -128,11 +128,11 @@ def _hash_again(file: Document) -> None:
         return
 
 
-def outcome(one: Mutant) -> str:
+def outcome(sample: Mutant) -> str:
     """What becomes of a mutant; "FORGED" if something false is accepted, or refused in more than a line."""
-    original = originals()[one.name]
+    original = originals()[sample.name]
     try:
-        document = parse_json(one.text, "c.json")
+        document = parse_json(sample.text, "c.json")
         verdict = verify(document, time_limit=5.0)
     except InputError as error:
         return "refused" if str(error).startswith("c.json") and "\n" not in str(error) else "FORGED"
@@ -143,9 +143,9 @@ def outcome(one: Mutant) -> str:
         return "false"
     if verdict.certificate.true_hash != original["question_hash"]:
         return "another question"
-    if "provenance" in one.path:
+    if "provenance" in sample.path:
         return "provenance"
-    if alike(nameless(document.data["question"]), nameless(original["question"])) and one.path[0] == "question":
+    if alike(nameless(document.data["question"]), nameless(original["question"])) and sample.path[0] == "question":
         return "a name"
     return _judged(original, document.data, verdict)
 
@@ -173,11 +173,11 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
 
 def _unordered(file: Document) -> Document:
     """What is not free in a file; its question, whose hash is the same, aside."""
-    found = {name: item for name, item in file.items() if name not in ("provenance", "question")}
-    if found["impossible"] is not None:
-        found["impossible"] = found["impossible"] | {"reason": ""}
-    found["bounds"] = [_boundless(bound) for bound in found["bounds"]]
-    return found
+    document = {name: item for name, item in file.items() if name not in ("provenance", "question")}
+    if document["impossible"] is not None:
+        document["impossible"] = document["impossible"] | {"reason": ""}
+    document["bounds"] = [_boundless(bound) for bound in document["bounds"]]
+    return document
 
 
 def _boundless(bound: Document) -> Document:
@@ -223,27 +223,27 @@ def _rest(file: Document) -> Document:
     return {name: item for name, item in file.items() if name not in ("bounds", "bound", "ratio")}
 
 
-def alike(one: Any, other: Any) -> bool:
+def alike(value: Any, other: Any) -> bool:
     """Whether two values are the same but for the rounding of numbers."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=_ROUNDING, abs_tol=_NOTHING)
-    return bool(one == other)
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(alike(value[name], other[name]) for name in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(alike, value, other))
+    if isinstance(value, bool) or isinstance(other, bool):
+        return value is other
+    if isinstance(value, int | float) and isinstance(other, int | float):
+        return math.isclose(value, other, rel_tol=_ROUNDING, abs_tol=_NOTHING)
+    return bool(value == other)
 
 
 def tried(count: int, seed: int) -> tuple[Counter[str], list[Mutant]]:
     """Outcomes of so many mutants, and those that forge something."""
     rng, counts, forged = random.Random(seed), Counter[str](), list[Mutant]()
     for _ in range(count):
-        one = mutant(rng)
-        found = outcome(one)
-        counts[found] += 1
-        forged += [one] if found == "FORGED" else []
+        sample = mutant(rng)
+        result = outcome(sample)
+        counts[result] += 1
+        forged += [sample] if result == "FORGED" else []
     return counts, forged
 
 
@@ -260,8 +260,8 @@ def main() -> int:
     for name, count in counts.most_common():
         print(f"{count:8d} {name}")
     print(f"{changed} changed a question, an answer or a bound; {len(forged)} of them were accepted though false")
-    for one in forged[:20]:
-        print(f"  {one.name}: {one.change} at {'.'.join(map(str, one.path))}")
+    for sample in forged[:20]:
+        print(f"  {sample.name}: {sample.change} at {'.'.join(map(str, sample.path))}")
     return 1 if forged else 0
 
 

@@ -39,22 +39,22 @@ def defaults_of(kind: str) -> dict[str, Any]:
     from transformers import CONFIG_MAPPING, PreTrainedConfig
 
     base = {field.name for field in dataclasses.fields(PreTrainedConfig)} - {"tie_word_embeddings"}
-    own = CONFIG_MAPPING[kind]
+    config = CONFIG_MAPPING[kind]
     defaults = {
         field.name: field.default
-        for field in dataclasses.fields(own)
+        for field in dataclasses.fields(config)
         if field.name not in base and _plain(field.default)
     }
     for outer, names in model_types().get(kind, {}).get("inside", {}).items():
-        inner = dataclasses.fields(own.sub_configs[outer]) if outer in own.sub_configs else ()
+        inner = dataclasses.fields(config.sub_configs[outer]) if outer in config.sub_configs else ()
         defaults |= {names[field.name]: field.default for field in inner if field.name in names}
     if "tie_word_embeddings" not in defaults:  # the whole model says it
         whole = CONFIG_MAPPING[kind.removesuffix("_text")]
         defaults["tie_word_embeddings"] = next(
             (field.default for field in dataclasses.fields(whole) if field.name == "tie_word_embeddings"), True
         )
-    others = [field.name for field in dataclasses.fields(own) if field.name not in {*base, *defaults}]
-    return {"defaults": defaults, "aliases": dict(own.attribute_map), "others": others}
+    others = [field.name for field in dataclasses.fields(config) if field.name not in {*base, *defaults}]
+    return {"defaults": defaults, "aliases": dict(config.attribute_map), "others": others}
 
 
 def common_fields() -> list[str]:
@@ -69,9 +69,9 @@ def _plain(value: object) -> bool:
 
 
 if __name__ == "__main__":
-    found = {"": {"others": common_fields()}} | {
+    table = {"": {"others": common_fields()}} | {
         kind: defaults_of(kind) for kind in sorted({*model_types(), *model_types("encoders")})
     }
-    lines = ",\n".join(f" {json.dumps(kind)}: {json.dumps(own)}" for kind, own in found.items())
+    lines = ",\n".join(f" {json.dumps(kind)}: {json.dumps(row)}" for kind, row in table.items())
     folder = Path(next(iter(package.__path__)))
     (folder / "defaults.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")

@@ -63,10 +63,10 @@ def drawn(root: Path, seed: int, count: int) -> list[Site]:
     """As many sites, all alike, at most one a file; none of a file that needs what is not installed."""
     sites = [site for path in sources(root) if not missing(root, path) for site in mutations(root, path)]
     random.Random(seed).shuffle(sites)
-    known = excused(root)
+    is_excused = excused(root)
     first: dict[str, Site] = {}
     for site in sites:
-        if not known(site):
+        if not is_excused(site):
             first.setdefault(site.file, site)
     return list(first.values())[:count]
 
@@ -74,20 +74,20 @@ def drawn(root: Path, seed: int, count: int) -> list[Site]:
 def missing(root: Path, path: Path) -> list[str]:
     """Other projects' packages that a file imports and that are not installed, so that none of its tests runs here."""
     names = {name.partition(".")[0] for name in _imported(path, texts=False)}
-    known = sys.stdlib_module_names | {*packages(root)}
-    return sorted(name for name in names - known if find_spec(name) is None)
+    available = sys.stdlib_module_names | {*packages(root)}
+    return sorted(name for name in names - available if find_spec(name) is None)
 
 
 def importers(root: Path) -> dict[str, set[str]]:
     """The files that import each file, by their paths."""
     files = [*sources(root), *sorted((root / "tests").rglob("*.py"))]
     homes = {_module(root, path): path.relative_to(root).as_posix() for path in files}
-    found: dict[str, set[str]] = {}
+    readers: dict[str, set[str]] = {}
     for path in files:
         for name in _imported(path):
             if name in homes:
-                found.setdefault(homes[name], set()).add(path.relative_to(root).as_posix())
-    return found
+                readers.setdefault(homes[name], set()).add(path.relative_to(root).as_posix())
+    return readers
 
 
 def _module(root: Path, path: Path) -> str:
@@ -117,13 +117,13 @@ def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list
     tests = [path.relative_to(root).as_posix() for path in (root / "tests").rglob("test_*.py")]
     tests = sorted(path for path in tests if not path.startswith("tests/benchmarks/"))
     steps, reached = {file: 0}, [file]
-    for one in reached:
-        for reader in sorted(read_by.get(one, ())):
+    for source in reached:
+        for reader in sorted(read_by.get(source, ())):
             if reader not in steps:
-                steps[reader] = steps[one] + 1
+                steps[reader] = steps[source] + 1
                 reached.append(reader)
     at, far = Path("tests") / file, len(steps)
-    own = at.with_name(f"test_{at.name}").as_posix()
+    unit_test = at.with_name(f"test_{at.name}").as_posix()
     nearest = min((steps.get(test, far) for test in tests), default=far)
     folder = next(parent for parent in at.parents if (root / parent).is_dir()).as_posix()
     subjects, name = set(_words(file)), set(_words(at.name))
@@ -133,10 +133,10 @@ def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list
     def likely(test: str) -> tuple[bool, bool, bool, bool, bool, int, int, str]:
         shared, beside = len(subjects.intersection(_words(test))), test.startswith(f"{folder}/")
         named = beside and not name.isdisjoint(_words(Path(test).name))
-        at_once = test != own, not named, test not in golden
+        at_once = test != unit_test, not named, test not in golden
         return *at_once, steps.get(test, far) != nearest, not beside, steps.get(test, far), -shared, test
 
-    direct = {own, *golden, *(test for test in tests if steps.get(test) == nearest)}
+    direct = {unit_test, *golden, *(test for test in tests if steps.get(test) == nearest)}
     near = [test for test in tests if test in direct or test.startswith(f"{folder}/")]
     others = [test for test in tests if test in steps and test not in near]
     return [file, *sorted(near, key=likely)], sorted(others, key=likely)  # the file itself may have examples

@@ -77,11 +77,11 @@ def excused(root: Path) -> Callable[[Site], bool]:
     tuned = {entry["file"] for entry in efforts}
     same = {tuple(entry[name] for name in ("file", "text", "before", "after")) for entry in entries}
 
-    def known(site: Site) -> bool:
+    def is_excused(site: Site) -> bool:
         arbitrary = not taste.isdisjoint(Path(site.file).parts) or (site.file in tuned and _CONSTANTS.match(site.text))
         return (bool(arbitrary) and site.before[0].isdigit()) or (site.file, site.text, site.before, site.after) in same
 
-    return known
+    return is_excused
 
 
 def mutations(root: Path, path: Path) -> list[Site]:

@@ -76,7 +76,7 @@ def candidates() -> Iterator[tuple[str, str]]:
 
 def write_list(models: list[tuple[str, str]]) -> None:
     """Write the list of those models whose graphs are in the cache."""
-    known = {name: group[0] for line in SAME.split("\n") if (group := line.split()) for name in group}
+    clusters = {name: group[0] for line in SAME.split("\n") if (group := line.split()) for name in group}
     seen: set[str] = set()
     by_edges: dict[bytes, str] = {}
     rows = []
@@ -87,7 +87,7 @@ def write_list(models: list[tuple[str, str]]) -> None:
         seen.add(graph.content_hash)
         name = f"{package}-{model}"
         whole = f"{package}-{model.removesuffix('_text')}"  # the part that reads the text is most of such a network
-        cluster = known.get(name) or known.get(whole) or by_edges.get(graph.edges.tobytes()) or whole
+        cluster = clusters.get(name) or clusters.get(whole) or by_edges.get(graph.edges.tobytes()) or whole
         by_edges.setdefault(graph.edges.tobytes(), cluster)
         about = (version(package), model, LICENCES[package], graph.n, graph.m, graph.content_hash[:12])
         rows.append((name, cluster, package, *about))

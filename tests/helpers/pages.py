@@ -44,7 +44,7 @@ class Block(NamedTuple):
 def blocks(page: Path) -> list[Block]:
     """Fenced blocks of a page, in order."""
     fence = r"(?:Save as `([\w.]+)`:\n\n)?^```(\w+)\n(.*?)^```"
-    return [Block(*found) for found in re.findall(fence, page.read_text(), flags=re.DOTALL | re.MULTILINE)]
+    return [Block(*groups) for groups in re.findall(fence, page.read_text(), flags=re.DOTALL | re.MULTILINE)]
 
 
 def shell_lines(block: Block) -> list[tuple[str, list[str]]]:
@@ -74,8 +74,8 @@ def sentences(page: Path) -> list[str]:
     text = re.sub(r"^[|#].*$", "\n", text, flags=re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", text)
-    found = [one for text in paragraphs for one in re.split(r"(?<=[.!?])[)*`\"]*\s+", " ".join(text.split()))]
-    return [sentence for sentence in found if re.search(r"\w", sentence)]
+    parts = [part for text in paragraphs for part in re.split(r"(?<=[.!?])[)*`\"]*\s+", " ".join(text.split()))]
+    return [sentence for sentence in parts if re.search(r"\w", sentence)]
 
 
 def inline_code(page: Path) -> list[str]:
@@ -93,7 +93,7 @@ def check_command(command: str) -> None:
     _, verb, *arguments = shlex.split(command)
     context = _verbs()[verb].make_context(verb, arguments)
     given = [context.params.get(name) or [] for name in _GRAPHS]
-    for graph in [graph for one in given for graph in ([one] if isinstance(one, str) else one)]:
+    for graph in [graph for value in given for graph in ([value] if isinstance(value, str) else value)]:
         assert is_known(graph), f"{command}: no graph is called {graph}"
 
 
@@ -102,9 +102,9 @@ def check_words(command: str) -> None:
     _, *words = shlex.split(command)
     if words and not words[0].startswith("-") and words[0] != "VERB":
         verb = _verbs()[words[0]]
-        known = {name for option in verb.params for name in (*option.opts, *option.secondary_opts)}
+        options = {name for option in verb.params for name in (*option.opts, *option.secondary_opts)}
         given = {word.partition("=")[0] for word in words if word.startswith("-")}
-        assert given <= known, f"{command}: {given - known}"
+        assert given <= options, f"{command}: {given - options}"
         if verb.params[0].name in _GRAPHS and words[1:] and not words[1].startswith("-"):
             assert is_known(words[1]), f"{command}: no graph is called {words[1]}"
 

@@ -136,11 +136,11 @@ def _certificate(solver: str) -> Callable[[PlacementCase], float]:
 
     def check(case: PlacementCase) -> float:
         instance = case.build()
-        found = search_placement(instance, "ordered", np.random.default_rng(case.seed), Limits(evaluations=200))
-        assert found.answer is not None
+        result = search_placement(instance, "ordered", np.random.default_rng(case.seed), Limits(evaluations=200))
+        assert result.answer is not None
         options, faults = SolveOptions(solver=solver, time_limit=10.0), list[Exception]()
-        methods = placement_methods(found.instance, lambda limits, tell: found)
-        answers = answered(found.instance, methods, options, on_fault=faults.append).parts
+        methods = placement_methods(result.instance, lambda limits, tell: result)
+        answers = answered(result.instance, methods, options, on_fault=faults.append).parts
         best = best_ordered(instance).time
         excess = max(_checked(answer, best) for answer in answers)
         document = json.loads(json.dumps(certificate_document(answers)))

@@ -54,7 +54,7 @@ class _Search:
 
     def __init__(self, instance: PlacementInstance, device: Sequence[int], limit: float) -> None:
         graph = instance.graph
-        self.instance, self.best, self.found = instance, limit, list[Operation]()
+        self.instance, self.best, self.schedule = instance, limit, list[Operation]()
         self.needs: dict[Operation, list[Operation]] = {(d, v): [] for v, d in enumerate(device)}
         for t, u in enumerate(graph.tensors.producer.tolist()):
             readers = graph.tensors.consumers[graph.tensors.start[t] : graph.tensors.start[t + 1]].tolist()
@@ -68,7 +68,7 @@ class _Search:
 
     def run(self) -> tuple[float, list[Operation]]:
         self._next({}, {}, 0.0, 0.0, [])
-        return self.best, self.found
+        return self.best, self.schedule
 
     def _next(
         self,
@@ -81,7 +81,7 @@ class _Search:
         if done >= self.best:
             return
         if len(so_far) == len(self.needs):
-            self.best, self.found = done, so_far
+            self.best, self.schedule = done, so_far
             return
         for operation, needs in self.needs.items():
             if operation in ends or any(need not in ends for need in needs):

@@ -112,10 +112,10 @@ def check_planner(name: str, case: PipelineCase) -> float:
         If a number is false.
     """
     instance = build_pipeline(case)
-    found = PLANNERS[name].run(instance, np.random.default_rng(case.seed))
-    assert 0 <= found.time < math.inf, f"the iteration takes {found.time}"
+    iteration = PLANNERS[name].run(instance, np.random.default_rng(case.seed))
+    assert 0 <= iteration.time < math.inf, f"the iteration takes {iteration.time}"
     least = math.inf
-    for schedule in found.schedules:
+    for schedule in iteration.schedules:
         plan = schedule.plan
         least = schedule.makespan if plan.instance.key == instance.key else least
         assert math.isclose(plan.workload, workload(plan), rel_tol=_CLOSE), (

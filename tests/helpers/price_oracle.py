@@ -25,13 +25,13 @@ def best_of_kahn(instance: Instance) -> Partition:
 def convex_sets(instance: Instance) -> list[tuple[BoolArray, float]]:
     """All blocks but the empty one, by brute force, with their costs; without a buffer the peak is the largest need."""
     graph, modelled = instance.graph, instance.modelled().with_k(3)
-    found: dict[bytes, tuple[BoolArray, float]] = {}
+    sets: dict[bytes, tuple[BoolArray, float]] = {}
     for home in itertools.product(range(3), repeat=graph.n):
         if 1 in home and all(home[u] <= home[v] for u, v in graph.edges.tolist()):
             inside = np.array(home) == 1
-            if inside.tobytes() not in found:
-                found[inside.tobytes()] = inside, float(Partition(modelled, home).block_costs[1])
-    return list(found.values())
+            if inside.tobytes() not in sets:
+                sets[inside.tobytes()] = inside, float(Partition(modelled, home).block_costs[1])
+    return list(sets.values())
 
 
 def cheapest(instance: Instance, prices: FloatArray, short: float = 0.0) -> float:

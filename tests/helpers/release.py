@@ -21,12 +21,12 @@ def version(root: Path = ROOT) -> str:
 
 def disagreements(root: Path = ROOT) -> Iterator[str]:
     """Yield a sentence for each place that names another version."""
-    own = version(root)
+    current = version(root)
     released = re.findall(r"^## \[(\d[\w.]*)\]", (root / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
-    if released[:1] != [own]:
-        yield f"CHANGELOG.md: the newest release is {', '.join(released[:1]) or 'none'}, not {own}."
-    if f"\nversion: {own}\n" not in (root / "CITATION.cff").read_text():
-        yield f"CITATION.cff: the version is not {own}."
+    if released[:1] != [current]:
+        yield f"CHANGELOG.md: the newest release is {', '.join(released[:1]) or 'none'}, not {current}."
+    if f"\nversion: {current}\n" not in (root / "CITATION.cff").read_text():
+        yield f"CITATION.cff: the version is not {current}."
 
 
 def main() -> int:

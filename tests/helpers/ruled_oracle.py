@@ -128,16 +128,16 @@ def least_bottleneck(
     """
     times = numbers(case, exact=exact)
     needs = [peak(times, [v]) for v in range(case.n)]
-    known: dict[tuple[int, ...], Any] = {(): times.zero}
+    costs: dict[tuple[int, ...], Any] = {(): times.zero}
     best: Any = math.inf
     for blocks in assignments:
         dearest = times.zero
         for b in range(case.k):
             nodes = tuple(v for v in range(case.n) if blocks[v] == b)
-            if nodes not in known:
+            if nodes not in costs:
                 block = sum(1 << v for v in nodes)
                 live = least_peak(times, block) if orders else max(needs[v] for v in nodes)
-                known[nodes] = times.cost(block, live if case.buffer is None else times.kind(case.buffer))
-            dearest = max(dearest, known[nodes])
+                costs[nodes] = times.cost(block, live if case.buffer is None else times.kind(case.buffer))
+            dearest = max(dearest, costs[nodes])
         best = min(best, dearest)
     return best

@@ -111,7 +111,7 @@ class RuledQuestion(Question):
         return None if r.random() < 0.4 else self._some_answer(r)
 
     @property
-    def known(self) -> Partition:
+    def some_partition(self) -> Partition:
         """The start, or else some answer.
 
         Raises
@@ -119,10 +119,10 @@ class RuledQuestion(Question):
         InputError
             If there is none.
         """
-        found = self.start or self._some_answer(random.Random(self.seed))
-        if found is None:
+        partition = self.start or self._some_answer(random.Random(self.seed))
+        if partition is None:
             raise InputError("There is no answer to start from.")
-        return found
+        return partition
 
     def _some_answer(self, r: random.Random) -> Partition | None:
         order = self.instance.graph.topological_order.tolist()
@@ -151,8 +151,8 @@ class RuledQuestion(Question):
         """In fractions, where a peak counts as the least one of all orders; infinite where nothing fits."""
         case = self.case
         allowed = [blocks for blocks in self.obedient if not case.fit or fits(case, blocks, orders=True)]
-        found: Fraction | float = least_bottleneck(case, allowed, exact=True, orders=True)
-        return found
+        least: Fraction | float = least_bottleneck(case, allowed, exact=True, orders=True)
+        return least
 
     def check_allowed(self, partition: Partition) -> None:
         """Whether it obeys and fits.

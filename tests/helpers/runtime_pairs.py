@@ -81,7 +81,7 @@ def pairs(count: int, seed: int) -> tuple[Counter[str], list[str]]:
 
 
 if __name__ == "__main__":
-    found, faults = pairs(int(sys.argv[1]), int(sys.argv[2]))
-    print(f"{sys.argv[1]} pairs, {found.total()} allowed and written ({dict(found)})")
+    written, faults = pairs(int(sys.argv[1]), int(sys.argv[2]))
+    print(f"{sys.argv[1]} pairs, {written.total()} allowed and written ({dict(written)})")
     print(*faults, sep="\n")
     sys.exit(bool(faults))

@@ -82,9 +82,9 @@ def torchtitan(text: str, layers: int, k: int) -> list[int]:
 
 def _parts(parts: list[list[str]], layers: int, k: int) -> list[int]:
     assert len(parts) == k
-    own = {"tok_embeddings": "model.embed_tokens", "norm": "model.norm"}  # of its own networks
+    names = {"tok_embeddings": "model.embed_tokens", "norm": "model.norm"}  # of its own networks
     stage = {
-        re.sub(r"^layers", "model.layers", own.get(module, module)): n
+        re.sub(r"^layers", "model.layers", names.get(module, module)): n
         for n, part in enumerate(parts)
         for module in part
     }
@@ -109,15 +109,15 @@ def accelerate(text: str, layers: int, k: int) -> list[int]:
     device = json.loads(text)
     weights = ["model.embed_tokens.weight", *(f"model.layers.{i}.mlp.weight" for i in range(layers))]
     weights += ["model.norm.weight", "lm_head.weight"]
-    found = []
+    devices = []
     for weight in weights:
         holders = [module for module in device if weight.startswith(f"{module}.")]
         assert holders, f"{weight} is on no device"
-        found.append(device[max(holders, key=len)])
-    assert found[-1] == found[-2]
-    assert set(found) == set(range(max(found) + 1))
-    assert max(found) < k
-    return found[:-1]
+        devices.append(device[max(holders, key=len)])
+    assert devices[-1] == devices[-2]
+    assert set(devices) == set(range(max(devices) + 1))
+    assert max(devices) < k
+    return devices[:-1]
 
 
 def llama_cpp(text: str, layers: int, k: int) -> list[int]:
@@ -144,7 +144,7 @@ def exo(text: str, layers: int, k: int) -> list[int]:
 def deepspeed(text: str, layers: int, k: int) -> list[int]:
     """The class runs, over a base class with what it uses of DeepSpeed: specs, a topology and bounds."""
     before, after = 1, 2
-    found = []
+    ranges = []
     for rank in range(k):
 
         class Topology:
@@ -157,14 +157,14 @@ def deepspeed(text: str, layers: int, k: int) -> list[int]:
             _layer_specs = tuple(range(before + layers + after))
 
             def _set_bounds(self, start: int, stop: int) -> None:
-                found.append((start, stop))
+                ranges.append((start, stop))
 
         scope = {"PipelineModule": Base}
         exec(text.replace("from deepspeed.pipe import PipelineModule", ""), scope)
         scope["CutPipelineModule"]()._partition_layers()  # type: ignore[attr-defined]
-    assert [stop for _, stop in found[:-1]] == [start for start, _ in found[1:]]
-    assert (found[0][0], found[-1][1]) == (0, before + layers + after)
-    inner = [stage for stage, (start, stop) in enumerate(found) for _ in range(start, stop)]
+    assert [stop for _, stop in ranges[:-1]] == [start for start, _ in ranges[1:]]
+    assert (ranges[0][0], ranges[-1][1]) == (0, before + layers + after)
+    inner = [stage for stage, (start, stop) in enumerate(ranges) for _ in range(start, stop)]
     return inner[: before + layers + 1]
 
 
@@ -184,19 +184,19 @@ def onnxruntime_genai(text: str, layers: int, k: int) -> list[int]:
     (stages,) = model["decoder"]["pipeline"]
     assert model["type"] == "decoder-pipeline"
     assert len(stages) == k
-    known = {"input_ids", "attention_mask"}
-    found = []
+    tensors = {"input_ids", "attention_mask"}
+    numbers = []
     for n, stage in enumerate(stages.values()):
         cached = [name.removeprefix("past_key_values.") for name in stage["inputs"] if name.startswith("past")]
-        assert {name for name in stage["inputs"] if not name.startswith("past")} <= known
+        assert {name for name in stage["inputs"] if not name.startswith("past")} <= tensors
         assert [name.removeprefix("present.") for name in stage["outputs"] if name.startswith("present")] == cached
-        known |= set(stage["outputs"])
-        found += [n for name in cached if name.endswith(".key")]
+        tensors |= set(stage["outputs"])
+        numbers += [n for name in cached if name.endswith(".key")]
         assert [int(name.partition(".")[0]) for name in cached if name.endswith(".key")] == list(
-            range(len(found))[-len(cached) // 2 :]
+            range(len(numbers))[-len(cached) // 2 :]
         )
-    assert "logits" in known
-    return [0, *found, k - 1]
+    assert "logits" in tensors
+    return [0, *numbers, k - 1]
 
 
 READERS: dict[str, Callable[[str, int, int], list[int]]] = {

@@ -122,8 +122,8 @@ def check_bounds(instance: TrainingInstance) -> int:
         unsplit = [warmed_up(steady(S, M, distance), M) for distance in (1, M)]
         split = [zero_bubble(plan, distance, M)[0] for distance in (1, M)]
         for name, orders in (("fixed", unsplit), ("split", split)):
-            orders = [one for one in orders if _fits(plan, one)]
-            least = min((_time_of(flows, one, M) for one in orders), default=math.inf) * _CLOSE
+            orders = [order for order in orders if _fits(plan, order)]
+            least = min((_time_of(flows, order, M) for order in orders), default=math.inf) * _CLOSE
             covering = list(CLASSES)[list(CLASSES).index(name) :]
             most = max(bounds[wider].value for wider in covering)
             assert most <= least, f"a bound of {name} plans, {most}, exceeds {least}"
@@ -143,9 +143,9 @@ def check_shared(name: str, case: SharedCase) -> float:
     fits, an `AssertionError` that a number is false.
     """
     instance = build_shared(case)
-    found = PLANNERS[name].run(instance, np.random.default_rng(case.seed), _FEW)
-    assert 0 <= found.time < math.inf, f"the iteration takes {found.time}"
-    for timeline in found.schedules:
+    iteration = PLANNERS[name].run(instance, np.random.default_rng(case.seed), _FEW)
+    assert 0 <= iteration.time < math.inf, f"the iteration takes {iteration.time}"
+    for timeline in iteration.schedules:
         if isinstance(timeline, Timeline):
             exact = float(simulate(Flows.of(timeline.plan), timeline.orders, case.microbatches).makespan)
             assert math.isclose(timeline.makespan, exact, rel_tol=1e-9, abs_tol=1e-300), (
@@ -153,12 +153,12 @@ def check_shared(name: str, case: SharedCase) -> float:
             )
     if instance.chain.n <= 3 and instance.cluster.n <= 3:
         check_bounds(instance)
-    if found.plan is None:
+    if iteration.plan is None:
         return 0.0
-    document = covered_plan_file(name, found)
+    document = covered_plan_file(name, iteration)
     verdict = verify(Value(document, "plan.json"))
     assert not verdict.faults, f"its file is refused: {verdict.faults[0]}"
-    return float(document["bound"]) / found.time - 1 if found.time > 0 else 0.0
+    return float(document["bound"]) / iteration.time - 1 if iteration.time > 0 else 0.0
 
 
 def _fits(plan: Plan, orders: PassLists) -> bool:

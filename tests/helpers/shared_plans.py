@@ -67,8 +67,8 @@ def random_orders(rng: np.random.Generator, plan: Plan) -> PassLists:
     groups, S = len(plan.groups), plan.n_stages
     if groups < S:
         return interleaved(groups, S // groups, plan.instance.microbatches)
-    found = [orders for _, orders in portfolio(plan)]
-    return found[int(rng.integers(len(found)))]
+    candidates = [orders for _, orders in portfolio(plan)]
+    return candidates[int(rng.integers(len(candidates)))]
 
 
 def tiny_question(rng: np.random.Generator) -> TrainingInstance:

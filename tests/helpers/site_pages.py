@@ -110,5 +110,5 @@ def wide_pages(site: Path, browser: str, folder: Path) -> list[str]:
     start.write_text(_NARROW.replace("PAGES", json.dumps([page.as_uri() for page in pages(site)])))
     command = [browser, *_BROWSER.split(), f"--user-data-dir={folder / 'profile'}", start.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    (found,) = re.findall(r"wide: (\[.*\])", shown)
-    return [Path(page).name for page in json.loads(unescape(found))]
+    (listing,) = re.findall(r"wide: (\[.*\])", shown)
+    return [Path(page).name for page in json.loads(unescape(listing))]

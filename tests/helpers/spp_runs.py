@@ -90,7 +90,7 @@ def failures(everything: list[Question], method: str) -> list[Run]:
 def verdicts(**changes: dict[str, float]) -> dict[str, list[bool | None]]:
     """Of each source, whether its claims hold."""
     everything = asked()
-    found: dict[str, list[bool | None]] = {}
+    holds: dict[str, list[bool | None]] = {}
     for claim in claims(training_frame(everything, made_up(everything, **changes))):
-        found.setdefault(claim.source, []).append(claim.holds)
-    return found
+        holds.setdefault(claim.source, []).append(claim.holds)
+    return holds

@@ -118,7 +118,7 @@ def optimum(times: _Numbers, *, orders: bool = False) -> Any:
             return least_peak(times, block)
         return max(needs[v] for v in range(case.n) if block >> v & 1)
 
-    known: dict[int, Any] = {}
+    costs: dict[int, Any] = {}
     best = {0: times.zero}
     for _ in range(min(case.k, case.n)):
         reached = dict(best)
@@ -127,9 +127,9 @@ def optimum(times: _Numbers, *, orders: bool = False) -> Any:
                 if small & ~large or small == large:
                     continue
                 block = large & ~small
-                if block not in known:
-                    known[block] = times.cost(block, least_live(block))
-                cost = max(value, known[block])
+                if block not in costs:
+                    costs[block] = times.cost(block, least_live(block))
+                cost = max(value, costs[block])
                 if large not in reached or cost < reached[large]:
                     reached[large] = cost
         best = reached

@@ -27,15 +27,15 @@ class _Devices(TorchDispatchMode):
         self.device: Any = WeakIdKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
+        output = func(*args, **(kwargs or {}))
         operands = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         devices = {self.device[leaf] for leaf in operands if leaf in self.device}
         if len(devices) > 1:
             raise MixedDevicesError(f"{func} of devices {sorted(devices)}")
-        for leaf in tree_leaves(found) if devices else ():
+        for leaf in tree_leaves(output) if devices else ():
             if isinstance(leaf, torch.Tensor):
                 self.device[leaf] = next(iter(devices))
-        return found
+        return output
 
     def moved(self, values: Any, device: int) -> Any:
         def move(tensor: torch.Tensor) -> torch.Tensor:
@@ -64,9 +64,9 @@ def tagged_run(
                 place = _place(device_map, f"{name}.{weight}" if name else weight, None if name else main)
                 if tensor is not None and place is not None:
                     held[weight] = devices.moved(tensor, place)  # a tied one is copied
-        own = main if not name else _place(device_map, name, None)
-        if own is not None and (name in ("", *device_map) or module.state_dict()):
-            module.register_forward_pre_hook(partial(_move, devices, own), with_kwargs=True)
+        device = main if not name else _place(device_map, name, None)
+        if device is not None and (name in ("", *device_map) or module.state_dict()):
+            module.register_forward_pre_hook(partial(_move, devices, device), with_kwargs=True)
     with torch.no_grad(), devices:
         return model(*args, **kwargs)
 

@@ -90,7 +90,7 @@ def _work(
         whole.chunk(len(pipelines), dim=1)[replica].flatten(0, 1) for whole in data(microbatches, samples)
     )
     first, last = [inputs] if stages[0] == mine else [], {"target": targets} if stages[-1] == mine else {}
-    found: list[Gradients] = []
+    steps: list[Gradients] = []
     for number in range(schedules):
         modules = model(len(stages))
         runs = [
@@ -101,11 +101,11 @@ def _work(
         runtime = _PipelineScheduleRuntime(runs, microbatches, loss_fn=loss, scale_grads=False)
         runtime._load_csv(f"{folder}/{number}.csv", "compute_only")
         runtime.step(*first, **last)
-        found.append([])
+        steps.append([])
         for n, group in enumerate(stages):
             gradients = [parameter.grad for parameter in modules[n].parameters()] if group == mine else []
             for gradient in gradients:
                 distributed.all_reduce(gradient, group=adders[mine])
-            found[-1].append(gradients)
-    torch.save(found, f"{folder}/{rank}.pt")
+            steps[-1].append(gradients)
+    torch.save(steps, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()

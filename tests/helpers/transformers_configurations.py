@@ -32,10 +32,10 @@ def random_configuration(kind: str, random: Random) -> Any:
     """A configuration of this type with small random sizes, as an object of transformers."""
     from transformers import CONFIG_MAPPING
 
-    known = {*CONFIG_MAPPING[kind]().to_dict(), *CONFIG_MAPPING[kind].attribute_map}
-    known |= set(model_types().get(kind, {}).get("earlier", ()))
-    own = {name: value for name, value in random_sizes(kind, random).items() if name in known}
-    return CONFIG_MAPPING[kind](**own)
+    fields = {*CONFIG_MAPPING[kind]().to_dict(), *CONFIG_MAPPING[kind].attribute_map}
+    fields |= set(model_types().get(kind, {}).get("earlier", ()))
+    sizes = {name: value for name, value in random_sizes(kind, random).items() if name in fields}
+    return CONFIG_MAPPING[kind](**sizes)
 
 
 def random_sizes(kind: str, random: Random) -> dict[str, Any]:

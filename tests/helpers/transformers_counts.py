@@ -112,9 +112,9 @@ def counted(config: Any, *, flops: bool) -> Counts:
         if isinstance(module, torch.nn.ModuleList) and name.count(".") <= 2 and len(module) == config.num_hidden_layers
     )
     parameters = _parameters(model)
-    own = tuple(sum(parameter.numel() for parameter in layer.parameters()) for layer in layers)
+    by_layer = tuple(sum(parameter.numel() for parameter in layer.parameters()) for layer in layers)
     if not flops:
-        return Counts(parameters, own, 0, 0, 0)
+        return Counts(parameters, by_layer, 0, 0, 0)
     torch.manual_seed(0)
     config._attn_implementation = config._experts_implementation = "eager"
     model = causal_model(config, attn_implementation="eager").eval().float().requires_grad_(False)
@@ -122,8 +122,8 @@ def counted(config: Any, *, flops: bool) -> Counts:
     def run(tokens: Any, **more: Any) -> tuple[int, Any]:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             output = model(tokens, use_cache=True, **more)
-        found = counter.get_flop_counts()
-        tables = sum(sum(count.values()) for name, count in found.items() if name.endswith("rotary_emb"))
+        flops_by_module = counter.get_flop_counts()
+        tables = sum(sum(count.values()) for name, count in flops_by_module.items() if name.endswith("rotary_emb"))
         return counter.get_total_flops() - tables, output
 
     prefill, output = run(torch.randint(3, 90, (BATCH, PROMPT)))
@@ -131,15 +131,15 @@ def counted(config: Any, *, flops: bool) -> Counts:
     elements = 0 if cache is None else sum(_elements(layer) for layer in cache.layers)
     elements += sum(state.numel() for state in getattr(cache, "linear_cache", ()) if len(state))  # of MiniMax
     decode, _ = run(torch.randint(3, 90, (BATCH, 1)), past_key_values=cache) if cache is not None else (0, None)
-    return Counts(parameters, own, elements, prefill, decode)
+    return Counts(parameters, by_layer, elements, prefill, decode)
 
 
 def _elements(layer: Any) -> int:
     import torch
 
     names = ("keys", "values", "indexer_keys", "conv_states", "recurrent_states")
-    found = [getattr(layer, name, None) for name in names]
-    flat = [item for own in found for item in (own.values() if isinstance(own, dict) else [own])]
+    states = [getattr(layer, name, None) for name in names]
+    flat = [item for state in states for item in (state.values() if isinstance(state, dict) else [state])]
     return sum(tensor.numel() for tensor in flat if isinstance(tensor, torch.Tensor))
 
 
@@ -151,18 +151,18 @@ def states_of_fields(kind: str) -> Iterator[tuple[str, object, dict[str, Any], i
     import torch
     from transformers import CONFIG_MAPPING
 
-    own, random = CONFIG_MAPPING[kind], random_configuration(kind, Random(kind)).to_dict()
-    known = {*(field.name for field in dataclasses.fields(own)), *own.attribute_map}
-    known -= {"hidden_size"} if kind == "dbrx" else set()  # its experts keep the default, so that it cannot run
-    base = {name: value for name, value in random_sizes(kind, Random(kind)).items() if name in {*known, *random}}
-    for name in sorted(known):
+    config_class, random = CONFIG_MAPPING[kind], random_configuration(kind, Random(kind)).to_dict()
+    fields = {*(field.name for field in dataclasses.fields(config_class)), *config_class.attribute_map}
+    fields -= {"hidden_size"} if kind == "dbrx" else set()  # its experts keep the default, so that it cannot run
+    base = {name: value for name, value in random_sizes(kind, Random(kind)).items() if name in {*fields, *random}}
+    for name in sorted(fields):
         numbers = () if isinstance(base.get(name, random.get(name)), str | list | dict | float) else (0, 1, 2, 3, 8)
         for state in ("absent", True, False, None, *numbers):
             stated = {other: value for other, value in base.items() if other != name} | {"model_type": kind}
             if state != "absent":
                 stated[name] = state
             try:
-                config = own.from_dict(json.loads(json.dumps(stated)))
+                config = config_class.from_dict(json.loads(json.dumps(stated)))
                 with torch.device("meta"):
                     parameters = _parameters(causal_model(config))
             except Exception:  # transformers has many ways to refuse
@@ -205,11 +205,11 @@ def _compare(kind: str, seeds: int) -> None:
             failed.append(f"{type(error).__name__}: {error}"[:150])
             continue
         try:
-            found = read(text)
+            counts = read(text)
         except Exception as error:
             wrong.append(f"{type(error).__name__}: {error}"[:250])
             continue
-        if differences := expected.differences(found, kind):
+        if differences := expected.differences(counts, kind):
             wrong.append("; ".join(differences)[:330])
     built = f"{len(wrong)} of {seeds - len(failed)} differ. {wrong[:1]}"
     print(f"{kind:22} {built} {f'{len(failed)} FAILED, such as {failed[-1]}' if failed else ''}", flush=True)

@@ -24,9 +24,9 @@ def uncovered(config: Any) -> list[str]:
         model = AutoModel.from_config(config) if encodes else causal_model(config)
     modules = (encoder_of if encodes else decoder_of)(stated)[0].modules
     named = [*modules["before"], modules["layers"], *modules["after"]]
-    found = {name for name, _ in model.named_modules()}
-    weights = (name for name in model.state_dict() if not any(name.startswith(f"{one}.") for one in named))
-    return [name for name in named if name not in found] + [*weights]
+    present = {name for name, _ in model.named_modules()}
+    weights = (name for name in model.state_dict() if not any(name.startswith(f"{module}.") for module in named))
+    return [name for name in named if name not in present] + [*weights]
 
 
 def encoded(config: Any) -> tuple[int, int]:

@@ -70,9 +70,9 @@ def _impossible() -> Document:
 def _kinds() -> Document:
     devices = Machines([Kind("a", 1, speed=2.0, bandwidth=2.0), Kind("b", 2, speed=1.0, bandwidth=1.0)])
     instance = Instance(GRAPH, devices, works=[GRAPH.work / 2.0, GRAPH.work])
-    found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
+    result = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
     return certificate_document(
-        [found, *(solve(instance, name, start=found.partition) for name in ("simple", "pinned", "levels", "ideals"))]
+        [result, *(solve(instance, name, start=result.partition) for name in ("simple", "pinned", "levels", "ideals"))]
     )
 
 
@@ -86,9 +86,9 @@ def _front() -> Document:
 
 def _front_over_kinds() -> Document:
     kinds = [Kind("a", 1, speed=2.0, memory=4e8, bandwidth=64e9), Kind("b", 2, speed=1.0, memory=3e8)]
-    found = serve("gpt2", devices=Machines(kinds), bandwidth=32e9, dims={"batch": 32}, runtime="llama-cpp")
-    assert found.answer is not None
-    return result_document(found)
+    result = serve("gpt2", devices=Machines(kinds), bandwidth=32e9, dims={"batch": 32}, runtime="llama-cpp")
+    assert result.answer is not None
+    return result_document(result)
 
 
 def _flow() -> Document:
@@ -96,5 +96,5 @@ def _flow() -> Document:
     links |= {("0", "2"): 5, ("1", "2"): 4}
     del links["source", "sink"]
     instance = flow_instance_of(FlowCase(4, [0, 0, 1], [{1: 12, 2: 8, 3: 3}, {1: 9, 2: 7, 3: 2}], links))
-    found = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))
-    return certificate_document([found, *bound_flow(instance, found.answer)])
+    result = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))
+    return certificate_document([result, *bound_flow(instance, result.answer)])

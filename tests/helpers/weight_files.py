@@ -45,8 +45,8 @@ def shapes_of_llama() -> dict[str, list[int]]:
         **{"self_attn.o_proj": [8, 8], "mlp.gate_proj": [12, 8], "mlp.up_proj": [12, 8], "mlp.down_proj": [8, 12]},
         **{"input_layernorm": [8], "post_attention_layernorm": [8]},
     }
-    found = {f"model.layers.{i}.{name}.weight": shape for i in (0, 1) for name, shape in layer.items()}
-    return found | {"model.embed_tokens.weight": [10, 8], "model.norm.weight": [8], "lm_head.weight": [10, 8]}
+    shapes = {f"model.layers.{i}.{name}.weight": shape for i in (0, 1) for name, shape in layer.items()}
+    return shapes | {"model.embed_tokens.weight": [10, 8], "model.norm.weight": [8], "lm_head.weight": [10, 8]}
 
 
 def named_as_gguf(name: str) -> str:
@@ -57,8 +57,8 @@ def named_as_gguf(name: str) -> str:
 
 def tensors_of_gguf(kind: int = 8) -> dict[str, tuple[int, list[int]]]:
     """Type and shape of the tensors of the tiny Llama in GGUF; matrices of layers have the type that is given."""
-    found = {named_as_gguf(name): shape for name, shape in shapes_of_llama().items()}
-    return {name: (kind if "blk" in name and len(shape) > 1 else 0, shape) for name, shape in found.items()}
+    shapes = {named_as_gguf(name): shape for name, shape in shapes_of_llama().items()}
+    return {name: (kind if "blk" in name and len(shape) > 1 else 0, shape) for name, shape in shapes.items()}
 
 
 def gguf(tensors: Mapping[str, tuple[int, Sequence[int]]], **values: str | int) -> bytes:
@@ -76,11 +76,11 @@ def gguf(tensors: Mapping[str, tuple[int, Sequence[int]]], **values: str | int) 
         is_text = isinstance(value, str)
         metadata += text(name.replace("__", ".")) + struct.pack("<I", 8 if is_text else 4)
         metadata += text(str(value)) if is_text else struct.pack("<I", int(value))
-    found = b"".join(
+    table = b"".join(
         text(name)
         + struct.pack("<I", len(shape))
         + struct.pack(f"<{len(shape)}Q", *shape)
         + struct.pack("<IQ", kind, 0)
         for name, (kind, shape) in tensors.items()
     )
-    return struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), 2 + len(values)) + metadata + found + bytes(4096)
+    return struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), 2 + len(values)) + metadata + table + bytes(4096)

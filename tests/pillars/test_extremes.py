@@ -52,7 +52,7 @@ METHODS = [(group, method) for group, methods in GROUPS("highs").items() for met
 def test_nothing_is_false_on_extreme_questions(group: str, method: Method) -> None:
     """Bounds, claims, partitions and plans against brute force; no crash, no warning."""
     tally = try_seeds(group, [method], range(_FEW[group]))
-    assert not tally.found
+    assert not tally.examples
     assert tally.tried[method.name] > _FEW[group] / 3
 
 
@@ -236,7 +236,7 @@ def test_the_hunter_finds_a_planted_fault(tmp_path: Path) -> None:
     tally = try_seeds("models", [method], range(40))
     assert tally.faults["exact"] > 10
     assert "exact" in tally.table()
-    path = write_fault(tally.found[0], method, tmp_path)
+    path = write_fault(tally.examples[0], method, tmp_path)
     written = json.loads(path.read_text())
     assert len(written["case"]["work"]) == 1
     assert len(written["graph"]["nodes"]) == 1
@@ -247,7 +247,7 @@ def test_the_hunter_finds_a_broken_rule() -> None:
     """Of a model that leaves constraints out."""
     method = bound_method("careless", lambda question: solve(question.instance.without_constraints(), "ideals"))
     tally = try_seeds("constraints", [method], range(60))
-    assert any("breaks a rule" in fault.message for fault in tally.found)
+    assert any("breaks a rule" in fault.message for fault in tally.examples)
 
 
 def test_a_case_with_rules_is_made_small() -> None:

@@ -19,7 +19,6 @@ from instances.errors import said
 from instances.results import LP_SUFFIX, PROOF_TOLERANCE
 from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
 from mtpp.runs.job import Run, read_runs
-from mtpp.runs.own_methods import CERTIFY, base_name, is_address
 from mtpp.runs.partition_job import PartitionJob, jobs_of, run_methods
 from mtpp.runs.sources import writing
 from mtpp.runs.statistics import (
@@ -35,6 +34,7 @@ from mtpp.runs.statistics import (
     primal_integral,
     ratio_of,
 )
+from mtpp.runs.user_methods import CERTIFY, base_name, is_address
 from mtpp.runs.workers import Workers
 from mtpp_models import MODELS, SolveOptions, Strengthening
 from mtpp_models.formulations.strengthening import ablation

@@ -105,8 +105,8 @@ class _Reader:
         self._place, self._row, self._profile = place, row, profile
 
     def row(self) -> Row:
-        study = self._one("study", tuple(_MEMBERS))
-        paper = self._one("paper", PAPERS)
+        study = self._choice("study", tuple(_MEMBERS))
+        paper = self._choice("paper", PAPERS)
         items_of_paper = {number.item for number in numbers() if number.paper == paper}
         items = tuple(self._names("items", items_of_paper))
         allowed = ("paper", "items", "study", *_MEMBERS[study])
@@ -116,14 +116,14 @@ class _Reader:
         if study == "training":
             return Row(paper, items, study, seeds=self._count("seeds"))
         if study == "placeto":
-            return Row(paper, items, study, budget=self._one("budget", BUDGETS))
+            return Row(paper, items, study, budget=self._choice("budget", BUDGETS))
         methods = tuple(self._checked("methods", _check))
         bounds = any(name not in HEURISTICS for name in methods)
         return Row(
             paper,
             items,
             study,
-            graphs=self._one("graphs", GRAPHS),
+            graphs=self._choice("graphs", GRAPHS),
             k=tuple(self._whole("k", k) for k in self._list("k")),
             methods=methods,
             starts=tuple(self._names("starts", HEURISTICS)) if bounds else (),
@@ -151,7 +151,7 @@ class _Reader:
             raise self._error(f"{name} has nothing for the profile {wanted}.")
         return value.get(wanted, value.get(_OTHERS))
 
-    def _one(self, name: str, choices: Sequence[str]) -> str:
+    def _choice(self, name: str, choices: Sequence[str]) -> str:
         value = self._value(name)
         if value not in choices:
             raise self._error(f"{name} is {value!r}{one_of(choices, value)}")

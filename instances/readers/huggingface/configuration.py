@@ -215,8 +215,8 @@ def _with_ties(
 
     The wrapper, its decoder or neither may state it; which of them transformers follows depends on the model type.
     """
-    words, own, stated = model_types("wrappers").get(whole), members.get(_TIED), outer.get(_TIED)
-    text = default if own is None else own.data is not None and own.truth()
+    words, inner, stated = model_types("wrappers").get(whole), members.get(_TIED), outer.get(_TIED)
+    text = default if inner is None else inner.data is not None and inner.truth()
     of_text = words is not None and words["tied"] == "text"
     alone = words is not None and words.get("alone", False)
     if stated is not None and not alone and not (of_text and stated.data is None):
@@ -230,7 +230,7 @@ def _with_ties(
         )
     if words is not None and words.get("or_text"):
         tied = tied or text
-    source = stated or own or next(iter(outer.values()))
+    source = stated or inner or next(iter(outer.values()))
     return {**members, _TIED: Value(tied, source.file, _TIED)}, doubts
 
 

@@ -171,7 +171,7 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
         folder = path if path.is_dir() else path.parent
     sets = _sets(folder)
     if (choice is not None and path.is_file()) or not any(weights.files and not weights.purpose for weights in sets):
-        sets += _sets(folder, _PICKLED if choice is None else (*_PICKLED, *_own_form(path)), _PICKLED_INDICES)
+        sets += _sets(folder, _PICKLED if choice is None else (*_PICKLED, *_file_pattern(path)), _PICKLED_INDICES)
     if choice is not None:
         sets = [weights for weights in sets if path in (folder, weights.index, *weights.files)]
         if not any(weights.files for weights in sets):
@@ -228,7 +228,7 @@ def _named(others: Iterable[_Weights]) -> list[str]:
     return [f"{weights.name} is {why.get(weights.purpose, weights.purpose)}." for weights in others]
 
 
-def _own_form(path: Path) -> tuple[str, ...]:
+def _file_pattern(path: Path) -> tuple[str, ...]:
     """Pattern that matches a PyTorch file by its name; an empty tuple for other files."""
     return (glob.escape(path.name),) if path.suffix.lower() in (".bin", ".pth", ".pt") else ()
 

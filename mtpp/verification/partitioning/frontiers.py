@@ -91,11 +91,11 @@ def frontier_bound(
             lowest = max((named[u] for u in exact.before[v] if u in named), default=_BEFORE)
             highest = min((named[u] for u in exact.after[v] if u in named), default=_BEHIND)
             for name in range(lowest, highest + 1):
-                known = _with(name, [(t, ends[t][0] == v) for t in of[v]], tensors)
-                cost = sum(times[t] for t, (_, readers) in known.items() if readers and last[t] == at)
+                marks = _with(name, [(t, ends[t][0] == v) for t in of[v]], tensors)
+                cost = sum(times[t] for t, (_, readers) in marks.items() if readers and last[t] == at)
                 key = (
                     tuple((u, other) for u, other in (*names, (v, name)) if until[u] > at),
-                    tuple(item for item in known.items() if last[item[0]] > at),
+                    tuple(item for item in marks.items() if last[item[0]] > at),
                 )
                 costs = (joined if name == _IN else table) + cost
                 before = following.get(key)
@@ -113,15 +113,15 @@ def _with(
 
     Where the producer has a name, there are readers exactly if the tensor is cut.
     """
-    known = dict(tensors)
+    marks = dict(tensors)
     for t, produces in touched:
-        producer, readers = known.get(t, (None, frozenset()))
+        producer, readers = marks.get(t, (None, frozenset()))
         if produces:
             producer = name
         else:
             readers |= {name}
-        known[t] = producer, readers - {_BEFORE} if producer is None else readers & {producer + 1}
-    return known
+        marks[t] = producer, readers - {_BEFORE} if producer is None else readers & {producer + 1}
+    return marks
 
 
 def _complete(exact: KindQuestion, order: Sequence[int]) -> list[int]:

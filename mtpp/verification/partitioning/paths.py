@@ -470,13 +470,13 @@ def _pairs_lead_below(prices: BlockPrices, ideals: Sequence[int], goal: Fraction
         handed = [(readers, size) for maker, readers, size in prices.crossing(ideals[i]) if maker == last[i]]
         for end, block in prices.blocks_from(ideals[i], rows):
             j, (received, sent) = place[end], prices.moved(ideals[i], end)
-            known = sum(size for readers, size in handed if readers & block.nodes)
+            accepted = sum(size for readers, size in handed if readers & block.nodes)
             asked = ((maker, size) for maker, readers, size in prices.crossing(end) if readers & first[j])
             announced = sum(size for maker, size in asked if maker & block.nodes)
             for t, cost in enumerate(prices.costs(block)):
                 if cost is not None:
-                    price = cost * units[t] + (received - known) * into[t] + (sent - announced) * out[t]
-                    yield _Step(t, j, price, known, announced)
+                    price = cost * units[t] + (received - accepted) * into[t] + (sent - announced) * out[t]
+                    yield _Step(t, j, price, accepted, announced)
 
     return _steps_lead_below(exact, len(ideals) - 1, steps_from, rates, ceil(goal * whole), clock)
 

@@ -255,7 +255,7 @@ def peaks(instance: PlacementInstance, run: Run) -> list[Fraction]:
     for t, place, begin, end in run.stays:
         if begin < end:
             changes[place] += [(begin, sizes[t]), (end, -sizes[t])]
-    return [max(accumulate((size for _, size in sorted(of_one)), initial=Fraction(0))) for of_one in changes]
+    return [max(accumulate((size for _, size in sorted(at_device)), initial=Fraction(0))) for at_device in changes]
 
 
 def resident_bytes(instance: PlacementInstance, device: Sequence[int]) -> list[Fraction]:

@@ -110,7 +110,7 @@ def _order(instance: Instance) -> list[int] | None:
     graph = instance.graph
     joined = reachability(*graph.successors, graph.topological_order)
     joined |= joined.T
-    apart, known = ~joined, joined.sum(axis=1)
+    apart, comparable = ~joined, joined.sum(axis=1)
     np.fill_diagonal(apart, False)
     beside: list[set[int]] = [set() for _ in range(graph.n)]
     for u, v in graph.edges.tolist():
@@ -122,12 +122,12 @@ def _order(instance: Instance) -> list[int] | None:
     while coming:
         best: tuple[tuple[int, int, int, int], list[int]] | None = None
         some = sorted(following, key=lambda v: (left[v], v))[:_NEXT]
-        for v in some or [min(coming, key=lambda v: (known[v], v))]:
+        for v in some or [min(coming, key=lambda v: (comparable[v], v))]:
             stay = [u for u in frontier if left[u] > (u in beside[v])]
             stay += [v] if left[v] else []
             pairs = int(apart[np.ix_(stay, stay)].sum()) // 2
-            if best is None or ((pairs, len(stay), int(known[v]), v), stay) < best:
-                best = ((pairs, len(stay), int(known[v]), v), stay)
+            if best is None or ((pairs, len(stay), int(comparable[v]), v), stay) < best:
+                best = ((pairs, len(stay), int(comparable[v]), v), stay)
         assert best is not None
         (pairs, *_, v), frontier = best
         if pairs > _MOST_PAIRS:
@@ -173,10 +173,10 @@ def _steps(instance: Instance, order: list[int]) -> list[Step] | None:
             part[:, states.shape[1]] = label
             fee = np.zeros(len(source))
             for t, produces in touched[v]:
-                known = part[:, columns.index(n + t)]
+                column = part[:, columns.index(n + t)]
                 cut, following = (_CUT_BY_PRODUCER, _MADE) if produces else (_CUT_BY_READER, _READ)
-                fee += cut[known, label] * float(instance.tensor_time[t])
-                known[:] = following[known, label]
+                fee += cut[column, label] * float(instance.tensor_time[t])
+                column[:] = following[column, label]
             parts.append(part)
             sources.append(source)
             joins.append(np.full(len(source), label == _INSIDE))
@@ -343,12 +343,12 @@ class FrontierPrices:
         while self.value < upper and not self.is_over and deadline.left > 2 * self._took and not deadline.passed:
             assert self._centre is not None
             search.aim(min(upper, self.value * (1 + _ABOVE)))
-            prices, known = search.near(self._centre, self._around, deadline), search.known
+            prices, blocks = search.near(self._centre, self._around, deadline), search.block_count
             if prices is None:
                 return
             if not self._try(prices, upper):
                 self._try(prices * _SHORTER + self._centre * (1 - _SHORTER), upper)
-            if search.known == known:
+            if search.block_count == blocks:
                 if 2 * self._share <= self._blocks.most_share:
                     self._share *= 2
                 else:

@@ -101,7 +101,7 @@ class KindPrices:
         self.learn(start)
 
     @property
-    def known(self) -> int:
+    def block_count(self) -> int:
         """Number of blocks in the program."""
         return len(self._rows)
 
@@ -299,10 +299,10 @@ class PricesOfKinds:
             if rounds and search.search(prices, goal, deadline.share(_SEARCH)):
                 rounds -= 1
                 continue
-            count = search.known
+            count = search.block_count
             if self._prove(prices, goal, deadline):
                 return True
-            if search.known == count:
+            if search.block_count == count:
                 return False
             rounds = 0
             search.near(prices)

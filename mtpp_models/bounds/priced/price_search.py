@@ -87,7 +87,7 @@ class PriceSearch:
         self.learn(start)
 
     @property
-    def known(self) -> int:
+    def block_count(self) -> int:
         """Number of blocks in the program."""
         return len(self._blocks)
 

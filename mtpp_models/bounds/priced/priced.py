@@ -44,7 +44,7 @@ from mtpp_models.solvers.interface import Controls, Progress
 PRICED = "priced"
 
 # First and last blocks are told apart from those between where there are some, and not many: of 16 it gains nothing.
-_TWO, _MOST_TOLD_APART = 2, 8
+_TWO, _MOST_WITH_ENDS = 2, 8
 # Rounds of searches for prices, at first and after blocks that correct them, unless time runs out; and of the time that
 # is left, what they may take. At first they also end where the nodes are worth nearly all that they could be.
 _FIRST_ROUNDS, _MORE_ROUNDS, _FIRST, _MORE, _CONVERGED = 200, 3, 0.12, 0.1, 0.995
@@ -98,8 +98,8 @@ class Prices:
         if not start.instance.is_alike:
             return self._over_kinds(start, controls)
         instance, floor = start.instance, simple(start.instance)
-        told_apart = _TWO < min(instance.k, instance.graph.n) <= _MOST_TOLD_APART
-        begin = partition_with_ends(start) if told_apart else start
+        with_ends = _TWO < min(instance.k, instance.graph.n) <= _MOST_WITH_ENDS
+        begin = partition_with_ends(start) if with_ends else start
         # All nodes together are worth their share as well.
         upper = min(start.bottleneck, one_block(instance).bottleneck)
         if upper <= floor:
@@ -142,7 +142,7 @@ class _Climb:
 
     def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
         self.value = floor
-        self._known = 0.0  # others have proved it
+        self._proved = 0.0  # others have proved it
         self.proofs = Proofs()
         self._search = PriceSearch(start, controls.options.seed, controls.options.threads)
         self._least = floor or _NEGLIGIBLE * start.bottleneck
@@ -157,12 +157,12 @@ class _Climb:
         """Raise the bound until time is up; return whether it cannot be raised further."""
         search, deadline, watch = self._search, controls.deadline, Stopwatch()
         search.learn(start)
-        self._known = max(self._known, controls.known)
+        self._proved = max(self._proved, controls.known)
         self._ceiling = min(self._ceiling, start.bottleneck)
         if self._goal is None:
             _converge(search, _FIRST_ROUNDS, _CONVERGED, deadline.share(_FIRST))
             self._ceiling = search.ceiling
-            rise = _RISE if self._known <= self.value else _RISE_FROM_KNOWN
+            rise = _RISE if self._proved <= self.value else _RISE_FROM_KNOWN
             self._goal = self._base + rise * (self._ceiling - self._base)
         for _ in range(_ATTEMPTS if deadline.left == math.inf else _MOST_ATTEMPTS):
             if self.value >= start.bottleneck * (1 - PROOF_TOLERANCE):
@@ -200,7 +200,7 @@ class _Climb:
     @property
     def _base(self) -> float:
         """The highest bound so far, at most the ceiling [time unit]; lower goals are useless."""
-        return max(self.value, min(self._known, self._ceiling))
+        return max(self.value, min(self._proved, self._ceiling))
 
     def _is_at_ceiling(self, bottleneck: float) -> bool:
         """Whether the bound has reached the ceiling of all bounds by prices, which is below the bottleneck."""
@@ -260,11 +260,11 @@ class _Climb:
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
         """Add the blocks that prevented a goal to the price search; return whether the prices stay the same."""
         search = self._search
-        count, prices = search.known, search.prices
+        count, prices = search.block_count, search.prices
         for block in blocks:
             search.add(block)
         search.improve(_MORE_ROUNDS, deadline.share(_MORE))
-        return search.known == count and search.prices is prices
+        return search.block_count == count and search.prices is prices
 
     def _is_too_high(self, deadline: Deadline) -> bool:
         """Whether the goal was corrected too often, or corrections took too long."""
@@ -286,9 +286,9 @@ class _Climb:
 def _converge(search: PriceSearch, rounds: int, enough: float, deadline: Deadline) -> None:
     """Improve prices until their worth is `enough`, they no longer change, or `rounds` or the time are over."""
     for _ in range(rounds):
-        before = search.ceiling, search.known, search.prices.sum()
+        before = search.ceiling, search.block_count, search.prices.sum()
         if search.worth >= enough or deadline.passed:
             return
         search.improve(1, deadline)
-        if before == (search.ceiling, search.known, search.prices.sum()):
+        if before == (search.ceiling, search.block_count, search.prices.sum()):
             return

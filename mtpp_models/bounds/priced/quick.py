@@ -91,8 +91,8 @@ class QuickPrices:
             self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
             self._proofs = Proofs()
         watch, proofs = Stopwatch(), self._proofs
-        known = max(floor, min(controls.known, upper))
-        if not self._climbs[0].value and (dearest := _dearest(instance, known, upper, deadline.share(_FOR_A_NODE))):
+        lower = max(floor, min(controls.known, upper))
+        if not self._climbs[0].value and (dearest := _dearest(instance, lower, upper, deadline.share(_FOR_A_NODE))):
             proofs.add(*dearest)
             controls.report(Progress(PRICED_QUICK, watch.passed, None, proofs.highest, None))
         settled = proofs.highest >= upper * (1 - PROOF_TOLERANCE)
@@ -159,21 +159,21 @@ class QuickPrices:
 
 
 def _dearest(
-    instance: Instance, known: float, upper: float, deadline: Deadline
+    instance: Instance, lower: float, upper: float, deadline: Deadline
 ) -> tuple[float, PriceProof | None, FloatArray] | None:
     """The highest goal proved with all worth on the most costly node, with its tree and prices; None without gain.
 
-    None if that is no higher than `known`, or if no block surely overflows: then a minimum cut gives the same bound.
+    None if that is no higher than `lower`, or if no block surely overflows: then a minimum cut gives the same bound.
     """
-    loaded = BlockCuts(instance, upper).loaded() if known < upper else None
+    loaded = BlockCuts(instance, upper).loaded() if lower < upper else None
     if loaded is None:
         return None
     alone, goal, overflow = loaded.alone(), upper * (1 - _BELOW), LeastOverflow.of(instance, upper)
-    if alone.max() <= known:
+    if alone.max() <= lower:
         return None
     prices = (np.arange(len(alone)) == alone.argmax()).astype(np.float64)
     tree, below = BlockTree(instance, prices, goal, Deadline.after(0.0)), _BELOW
-    while goal > known and not deadline.passed:
+    while goal > lower and not deadline.passed:
         tree.aim(goal, Deadline.after(0.0))
         done, block = tree.explore(deadline)
         if done:

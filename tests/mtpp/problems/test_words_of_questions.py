@@ -31,7 +31,7 @@ from mtpp.problems.checking import differences
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.placement import FlowWords, flow_instance
 from mtpp.questions.planning import PlanningWords, plan_question
-from mtpp.questions.verifying import OwnGraph, VerifyWords
+from mtpp.questions.verifying import UserGraph, VerifyWords
 from mtpp.questions.words import checked
 
 LITTLE = 1 + 2**-40  # six digits do not show it
@@ -133,7 +133,7 @@ def _faults(question: Any, graph: str, words: Mapping[str, Any]) -> tuple[str, .
     stated = object.__new__(PROBLEMS.of(question).stated[0].load())
     stated.__dict__.update(instance=question, file="answer.json")
     given = checked(VerifyWords, words)
-    return differences(stated, OwnGraph(graph, given), given)[1]
+    return differences(stated, UserGraph(graph, given), given)[1]
 
 
 _FLOW = {"devices": "1xT4,1xL4", "dims": {"batch": 2, "context": 64}, "memory": "2GB", "bandwidth": "1GB/s"}

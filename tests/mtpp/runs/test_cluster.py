@@ -22,8 +22,8 @@ from cluster_jobs import (
     wait_for,
     written,
 )
-from own_heuristics import SOUND
 from study_jobs import diamonds
+from user_heuristics import SOUND
 
 import mtpp
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
@@ -97,7 +97,7 @@ def test_runs_of_training_are_those_of_one_process(scheduler: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_own_methods_answer_there_as_here(scheduler: str, tmp_path: Path) -> None:
+def test_user_methods_answer_there_as_here(scheduler: str, tmp_path: Path) -> None:
     """The file goes with the job; its process runs beside a worker that may have none of its own."""
     (tmp_path / "mine.py").write_text(f"{SOUND}\nfrom mtpp_models import MODELS\n\nBOUND = MODELS['pinned']\n")
     methods = ["random-1", *(f"{tmp_path}/mine.py:{name}" for name in ("mine", "BOUND"))]

@@ -95,7 +95,7 @@ def test_threads_search_for_the_same_prices() -> None:
     for search in (one, three):
         search.improve(4)
     np.testing.assert_array_equal(one.prices, three.prices)
-    assert one.known == three.known
+    assert one.block_count == three.block_count
 
 
 @pytest.mark.parametrize("method", ["priced", "priced-quick", "bisection"])

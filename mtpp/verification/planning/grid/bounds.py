@@ -214,13 +214,13 @@ class Setting:
         least = self.least_below(ceiling, clock, across=True)
         wide = any(t * self.cp > self.question.servers.size for t in self.tensor)
         if self.d > 1 or wide:
-            least = min(least, replace(self, spread=True, _fronts={}, _known={}).least_below(ceiling, clock))
+            least = min(least, replace(self, spread=True, _fronts={}, _numbers={}).least_below(ceiling, clock))
         return least
 
     def in_several(self) -> list[Setting]:
         """The setting for plans with turns in several servers: some neighbours are in two, or each pipeline in one."""
         kinds = (False, True) if self.d > 1 else (False,)
-        return [replace(self, spread=spread, across=not spread, _fronts={}, _known={}) for spread in kinds]
+        return [replace(self, spread=spread, across=not spread, _fronts={}, _numbers={}) for spread in kinds]
 
     def between_servers(self, t: int, layer: int) -> float:
         """Time to send the output of a layer to another server [s]."""
@@ -299,8 +299,8 @@ class Setting:
 
     def _plain(self, t: int, i: int, j: int) -> tuple[tuple[float, tuple[float, float]], float, float, float, float]:
         key = (t, i, j)
-        if key in self._known:
-            return self._known[key]
+        if key in self._numbers:
+            return self._numbers[key]
         question, servers = self.question, self.question.servers
         layers, whole = [menu[0] for menu in self.ways[t][i:j]], j - i == self.chain.n
         degrees, width, L = (t, self.cp, self.ep), t * self.cp, self.chain.n
@@ -320,10 +320,10 @@ class Setting:
             question.memory * (1 + 2 * MARGIN) - float(state_bytes),
             float(transfer_time(question, Fraction(layers[-1].output_bytes), near)),
         )
-        self._known[key] = numbers
+        self._numbers[key] = numbers
         return numbers
 
-    _known: dict[tuple[int, int, int], tuple[tuple[float, tuple[float, float]], float, float, float, float]] = field(
+    _numbers: dict[tuple[int, int, int], tuple[tuple[float, tuple[float, float]], float, float, float, float]] = field(
         default_factory=dict
     )
 

@@ -134,7 +134,7 @@ def test_wins_ties_and_losses() -> None:
     (pair,) = compare_pairs({"A": [1, 2, 3, 5], "B": [2, 2, 1, np.nan]}, list("abcd"))
     assert (pair.less, pair.ties, pair.more, pair.questions, pair.clusters) == (1, 1, 1, 3, 3)
     assert pair.ratio == pytest.approx((1 / 2 * 3) ** (1 / 3))
-    assert not pair.told_apart
+    assert not pair.is_significant
 
 
 @settings(max_examples=25)

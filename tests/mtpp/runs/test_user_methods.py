@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from own_heuristics import SOUND, UNSOUND
 from study_jobs import diamonds
+from user_heuristics import SOUND, UNSOUND
 
 import mtpp
 from heuristics import HEURISTICS, Method
@@ -21,8 +21,8 @@ from instances import InputError, Partition
 from instances.random_graphs import layered
 from mtpp.runs import method_process
 from mtpp.runs.job import read_runs
-from mtpp.runs.own_methods import OwnMethod, own_method, turns_of
 from mtpp.runs.partition_job import jobs_of
+from mtpp.runs.user_methods import UserMethod, as_user_method, turns_of
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMES = ["seconds", "cpu_seconds", "primal_integral", "gap_integral"]
@@ -318,8 +318,8 @@ def test_bug_searches_are_loaded_before_the_clock_of_a_certification_starts(tmp_
     """Else a file that takes long to import takes the time of all others."""
     (tmp_path / "mine.py").write_text("def mine(instance, rng, limits):\n    return None\n")
     turns_of([f"{tmp_path}/mine.py:mine"])
-    method = own_method(f"{tmp_path}/mine.py:mine")
-    assert isinstance(method, OwnMethod)
+    method = as_user_method(f"{tmp_path}/mine.py:mine")
+    assert isinstance(method, UserMethod)
     assert method.sources in method_process._KEPT
     method_process.end_processes()
 
@@ -336,7 +336,7 @@ def test_bug_a_file_that_names_the_runs_beside_it_is_the_same_after_them(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="one process works where forks are not safe")
-def test_bug_own_methods_take_turns_in_two_processes(sound: str) -> None:
+def test_bug_user_methods_take_turns_in_two_processes(sound: str) -> None:
     """One of a file was asked by a fork that no answer reached, and never ended; one of this process was an error."""
     graph = layered(40, 80, 0)
     methods = [sound, lambda instance, rng, limits=None: Partition(instance, np.zeros(40, dtype=int))]

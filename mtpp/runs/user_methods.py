@@ -58,7 +58,7 @@ _MODELS = "a Formulation, an Algorithm, a name, package.module:NAME or file.py:N
 
 
 @dataclass(frozen=True, eq=False)
-class OwnMethod:
+class UserMethod:
     """A search or a bound written by the caller."""
 
     name: str  # as runs call it
@@ -165,10 +165,10 @@ def turns_of(methods: Iterable[Any]) -> list[LoopMethod[Instance, Partition]]:
     Raises
     ------
     InputError
-        As `own_method`, and of names of this project, whose methods take part anyway.
+        As `as_user_method`, and of names of this project, whose methods take part anyway.
     """
     turns = []
-    for method in map(own_method, methods):
+    for method in map(as_user_method, methods):
         if isinstance(method, str):
             raise WordError("methods", method, "name those of your own; all of this project take part by themselves.")
         refuse_taken_name(method)
@@ -178,7 +178,7 @@ def turns_of(methods: Iterable[Any]) -> list[LoopMethod[Instance, Partition]]:
     return turns
 
 
-def _turn_of(method: OwnMethod) -> LoopMethod[Instance, Partition]:
+def _turn_of(method: UserMethod) -> LoopMethod[Instance, Partition]:
     def run(best: Result, controls: Controls) -> Result:
         remaining = controls.deadline.time_limit
         try:
@@ -190,7 +190,7 @@ def _turn_of(method: OwnMethod) -> LoopMethod[Instance, Partition]:
     return LoopMethod(method.name, run, _TURN, solver=by_solver, stated=method.model is not None)
 
 
-def own_method(candidate: Any) -> OwnMethod | str:
+def as_user_method(candidate: Any) -> UserMethod | str:
     """The caller's method; or the name, if it is one of this project's.
 
     Raises
@@ -202,7 +202,7 @@ def own_method(candidate: Any) -> OwnMethod | str:
         if is_address(candidate):
             return _named(candidate if ":" in candidate else f"{candidate}:")  # which says what there is to name
         registered = HEURISTICS.get(candidate) or MODELS.get(candidate)
-        return candidate if registered is None else own_method(registered)
+        return candidate if registered is None else as_user_method(registered)
     if isinstance(candidate, Method):
         is_ours = candidate.name in HEURISTICS.shipped and HEURISTICS[candidate.name] is candidate
         return candidate.name if is_ours else _of_method(candidate)
@@ -221,7 +221,7 @@ def is_address(method: str) -> bool:
     return method.endswith(".py") or (":" in method and not relaxed)
 
 
-def refuse_taken_name(method: OwnMethod) -> None:
+def refuse_taken_name(method: UserMethod) -> None:
     """Refuse a method whose name this project uses."""
     if method.name in HEURISTICS.shipped or base_name(method.name) in {CERTIFY, *MODELS.shipped}:
         raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
@@ -238,17 +238,17 @@ def base_name(method: str) -> str:
     return method.removesuffix(LP_SUFFIX).partition("+")[0]
 
 
-def own_model(candidate: Any) -> OwnMethod | None:
+def as_user_model(candidate: Any) -> UserMethod | None:
     """The caller's bound that a model or an address stands for; None for this project's models.
 
     Raises
     ------
     InputError
-        As `own_method`, and if it is a search.
+        As `as_user_method`, and if it is a search.
     """
     if not isinstance(candidate, str) and not is_model(candidate):
         raise WordError("model", candidate, f"give {_MODELS}.")
-    method = own_method(candidate)
+    method = as_user_method(candidate)
     if isinstance(method, str):
         return None
     refuse_taken_name(method)
@@ -270,24 +270,24 @@ def _functions(run: Any) -> Iterator[Any]:
             yield cell.cell_contents
 
 
-def _of_method(method: Method[Instance, Partition]) -> OwnMethod:
+def _of_method(method: Method[Instance, Partition]) -> UserMethod:
     """The function behind a registered method of another package."""
     *_, function = _functions(method.run) if PROJECT.find(module_of(method.run)) else (method.run,)
     return _of_object(function, function, method.name)
 
 
-def _of_model(model: Model) -> OwnMethod:
+def _of_model(model: Model) -> UserMethod:
     """The caller's formulation or algorithm, which other processes load by its name in its module."""
     function = model.cases if isinstance(model, Formulation) else getattr(model, "run", model.prove)
     return replace(_of_object(model, function, model.name), model=kind_of(model))
 
 
-def _of_object(method: Any, function: Any, name: str) -> OwnMethod:
+def _of_object(method: Any, function: Any, name: str) -> UserMethod:
     """The method of an object of this process, with its place if other processes can load it."""
     function = unwrap(getattr(function, "py_func", function))
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not isinstance(function, FunctionType):
-        return OwnMethod(name, name, sources_of(method), call=method)
+        return UserMethod(name, name, sources_of(method), call=method)
     module = module_of(function)
     main, path, qualname = module == _MAIN, Path(code.co_filename), function.__qualname__
     if is_model(method):
@@ -295,7 +295,7 @@ def _of_object(method: Any, function: Any, name: str) -> OwnMethod:
     package = "" if main else sys.modules[module].__package__ or ""
     is_top = "<" not in qualname and path.is_file()
     if not is_top or (not main and _attribute(sys.modules[module], qualname) is not method):
-        return OwnMethod(name, name, sources_of(method, live=[_MAIN, module]), call=method)
+        return UserMethod(name, name, sources_of(method, live=[_MAIN, module]), call=method)
     if package:
         return _of_module(name, module, qualname)
     read = _of_file(name, path, qualname)
@@ -305,7 +305,7 @@ def _of_object(method: Any, function: Any, name: str) -> OwnMethod:
     if not main:
         return read
     now = sources_of(method, live=[_MAIN])  # values that a script has by now
-    return OwnMethod(name, read.function, _both(read.sources, now), None, read.file, read.text, method)
+    return UserMethod(name, read.function, _both(read.sources, now), None, read.file, read.text, method)
 
 
 def _attribute(module: Any, qualname: str) -> Any:
@@ -321,7 +321,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _named(address: str) -> OwnMethod:
+def _named(address: str) -> UserMethod:
     """The method at an address; it is loaded if its source does not tell its kind.
 
     One that cannot be loaded counts as a search, and fails when it is run.
@@ -340,7 +340,7 @@ def _named(address: str) -> OwnMethod:
     return replace(method, model=None if kind is None else ModelKind(*kind))
 
 
-def _functions_of(method: OwnMethod) -> list[str]:
+def _functions_of(method: UserMethod) -> list[str]:
     """Names of top-level functions in the source of a method."""
     text = method.text
     if text is None:
@@ -349,7 +349,7 @@ def _functions_of(method: OwnMethod) -> list[str]:
     return [node.name for node in syntax_tree(text).body if isinstance(node, ast.FunctionDef)]
 
 
-def _of_file(name: str, path: Path, function: str) -> OwnMethod:
+def _of_file(name: str, path: Path, function: str) -> UserMethod:
     check_readable(path, _MOST)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -359,10 +359,10 @@ def _of_file(name: str, path: Path, function: str) -> OwnMethod:
     homes = Homes(PROJECT, home_of(path, None), as_loaded=False)
     homes.add(parse_module(_MAIN, path.resolve(), text))
     sources = _both(function, sources_of(homes=homes, modules=[_MAIN]))
-    return OwnMethod(name, function, sources, None, str(path.resolve()), text)
+    return UserMethod(name, function, sources, None, str(path.resolve()), text)
 
 
-def _of_module(name: str, module: str, function: str) -> OwnMethod:
+def _of_module(name: str, module: str, function: str) -> UserMethod:
     try:
         spec = find_spec(module)
     except Exception as error:  # whatever the package above it does
@@ -378,7 +378,7 @@ def _of_module(name: str, module: str, function: str) -> OwnMethod:
     source = homes.read(module)
     if source is not None and function.split(".")[0] not in source.bindings:
         _check_name(str(path), path.read_text(encoding="utf-8"), function)
-    return OwnMethod(name, function, _both(function, sources_of(homes=homes, modules=[module])), module)
+    return UserMethod(name, function, _both(function, sources_of(homes=homes, modules=[module])), module)
 
 
 def _check_name(file: str, text: str, name: str) -> None:
