@@ -192,8 +192,8 @@ def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
     ('; did you mean kahn? There are two.', '; did you mean md?', '.')
     """
     letters = _MOST_LETTERS // (len(name) + 1)
-    some = [other for other, end in zip(names, accumulate(map(len, names)), strict=True) if end <= letters]
-    lowered, word = {other.lower().lstrip("-"): other for other in reversed(some)}, name.lower().lstrip("-")
+    candidates = [other for other, end in zip(names, accumulate(map(len, names)), strict=True) if end <= letters]
+    lowered, word = {other.lower().lstrip("-"): other for other in reversed(candidates)}, name.lower().lstrip("-")
     stem = word.split(".")[0]  # that of another file is not near, however alike their suffixes are
     near = (
         [other for other in get_close_matches(word, lowered) if get_close_matches(stem, [other.split(".")[0]])]

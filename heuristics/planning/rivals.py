@@ -56,13 +56,13 @@ def pipedream(instance: TrainingInstance, *, every_minibatch: bool = False) -> I
     """
     chain, cluster, M = instance.chain, instance.cluster, instance.microbatches
     times = M if every_minibatch else 1
-    seen = replace(
+    flat = replace(
         instance,
         chain=replace(chain, param_bytes=chain.param_bytes * times),
         parameter_copies=instance.parameter_copies / times,
         cluster=Cluster.of_servers((cluster.n,), _mean(cluster.links)),
     )
-    plans = [plan for plan in plans_by_stages(seen, range(cluster.n), one_forward_one_backward) if plan is not None]
+    plans = [plan for plan in plans_by_stages(flat, range(cluster.n), one_forward_one_backward) if plan is not None]
     if not plans:
         raise NothingFitsError("No plan of PipeDream fits into the memory; give more of it.", proved=False)
     best = min(plans, key=lambda plan: plan.workload)

@@ -66,9 +66,9 @@ class DecoderLayers:
         counts = [0]
         for c in range(1, self.stack.layers + 1):
             room = memory - self.activations - _heaviest(self.weights, c)
-            each = _heaviest(self.cache, c)
-            full = room >= most * each
-            counts.append(most if full else max(0, math.floor(room / each)) if each > 0 else 0)
+            sequence_bytes = _heaviest(self.cache, c)
+            full = room >= most * sequence_bytes
+            counts.append(most if full else max(0, math.floor(room / sequence_bytes)) if sequence_bytes > 0 else 0)
         return counts
 
 
@@ -116,8 +116,8 @@ def flow_of_decoder(
         for x, size in enumerate(sizes):
             holders = [c for c in range(1, layers.stack.layers + 1) if slots[t][c] >= size]
             if holders:
-                each = _by_unit(work(kind, size), layers.stack)
-                seconds[t, holders, x] = [_heaviest(each, c) for c in holders]
+                layer_times = _by_unit(work(kind, size), layers.stack)
+                seconds[t, holders, x] = [_heaviest(layer_times, c) for c in holders]
         if not (seconds[t] > 0).all():
             raise InputError(f"{graph.name}: layers take no time on kind {printable(kind.name)}; check its rates.")
     dims = {name: str(graph.attributes["dims"][name]) for name in _TERMS if name in graph.attributes["dims"]}
@@ -181,9 +181,9 @@ def _by_unit(row: FloatArray, stack: LayerStack) -> FloatArray:
     return np.bincount(stack.unit, row, stack.layers + 2)[1:-1].astype(np.float64)
 
 
-def _heaviest(each: FloatArray, c: int) -> float:
+def _heaviest(numbers: FloatArray, c: int) -> float:
     """Largest sum of c consecutive numbers."""
-    total = np.concatenate(([0.0], np.cumsum(each)))
+    total = np.concatenate(([0.0], np.cumsum(numbers)))
     return float((total[c:] - total[:-c]).max())
 
 

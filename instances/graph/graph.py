@@ -376,8 +376,8 @@ def output_sizes(output_bytes: Sequence[float | Sequence[float]] | FloatArray) -
     except (TypeError, ValueError):
         sizes = np.zeros((0, 0))
     if sizes.ndim > 1:  # say which node is wrong
-        each = [numbers(row, f"output_bytes of node {v}") for v, row in enumerate(output_bytes)]
-        sizes, counts = np.concatenate(each), [len(row) for row in each]
+        by_node = [numbers(row, f"output_bytes of node {v}") for v, row in enumerate(output_bytes)]
+        sizes, counts = np.concatenate(by_node), [len(row) for row in by_node]
     return sizes, np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 

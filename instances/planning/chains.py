@@ -455,12 +455,12 @@ def _sent(graph: ComputationGraph, order: IntArray, end: int, joined: list[float
     """Bytes of tensors that pass from the first `end` nodes of an order to later ones; each counts once."""
     behind, tensors = np.zeros(graph.n, dtype=bool), graph.tensors
     behind[order[end:]] = True
-    both = [
+    sizes = [
         size / 2 + joined[u]
         for u, size, i, j in zip(tensors.producer, tensors.bytes, tensors.start, tensors.start[1:], strict=False)
         if not behind[u] and behind[tensors.consumers[i:j]].any()
     ]
-    return sum(both)
+    return sum(sizes)
 
 
 def _configuration(way: _Way, sums: dict[_Way, np.ndarray], sent: float, unit: float) -> Configuration:

@@ -159,18 +159,18 @@ class StageCosts:
                 + _above(_width(question, shape) * shape.whole)
                 for shape in model.shapes
             ]
-            each = np.array(shapes, dtype=np.int64)[model.order]
+            by_layer = np.array(shapes, dtype=np.int64)[model.order]
             for layer, end, parameters in ((0, 0, model.embedding), (-1, 1, model.head)):
-                each[layer] += _above(_width_of_end(question, end) * parameters / t)
-            rows.append(np.concatenate(([0], np.cumsum(each))))
+                by_layer[layer] += _above(_width_of_end(question, end) * parameters / t)
+            rows.append(np.concatenate(([0], np.cumsum(by_layer))))
         return np.array(rows)
 
     @cached_property
     def tied(self) -> IntArray:
         """(D,) bytes saved on a device that holds both embedding and head where they share a table."""
         question = self.question
-        each = [_width_of_end(question, 0) * question.model.tied / t for t in question.degrees]
-        return np.array([math.floor(size) for size in each], dtype=np.int64)
+        sizes = [_width_of_end(question, 0) * question.model.tied / t for t in question.degrees]
+        return np.array([math.floor(size) for size in sizes], dtype=np.int64)
 
     @cached_property
     def caches(self) -> IntArray:
@@ -186,8 +186,8 @@ class StageCosts:
                 )
                 for shape in question.model.shapes
             ]
-            each = np.array([min(size, _FULL) for size in shapes], dtype=np.int64)[question.model.order]
-            rows.append(np.concatenate(([0], np.cumsum(each))))
+            by_layer = np.array([min(size, _FULL) for size in shapes], dtype=np.int64)[question.model.order]
+            rows.append(np.concatenate(([0], np.cumsum(by_layer))))
         return np.array(rows)
 
     @cached_property
@@ -214,19 +214,19 @@ class StageCosts:
         for servers in question.servers:
             of_servers = []
             for t in question.degrees:
-                each = [fine(_alone(question, servers, t, shape)) // FINE for shape in question.model.shapes]
-                if max(each) > question.ceiling:
+                times = [fine(_alone(question, servers, t, shape)) // FINE for shape in question.model.shapes]
+                if max(times) > question.ceiling:
                     raise InputError(f"a layer takes hours for a prompt on {servers.kind}; give shorter ones.")
-                of_servers.append(each)
+                of_servers.append(times)
             rows.append(of_servers)
         return rows
 
     @cached_property
     def prompts(self) -> IntArray:
         """(T, D, L + 1) times of a single prompt [10^-12 s], sums over the layers before each."""
-        each = np.array(self._prompts, dtype=np.int64)[:, :, self.question.model.order]
-        sums = np.zeros((*each.shape[:2], each.shape[2] + 1), dtype=np.int64)
-        np.cumsum(each, axis=2, out=sums[:, :, 1:])
+        by_layer = np.array(self._prompts, dtype=np.int64)[:, :, self.question.model.order]
+        sums = np.zeros((*by_layer.shape[:2], by_layer.shape[2] + 1), dtype=np.int64)
+        np.cumsum(by_layer, axis=2, out=sums[:, :, 1:])
         return sums
 
 

@@ -135,8 +135,8 @@ class ServedModel:
     @property
     def parameters(self) -> int:
         """Number of parameters; a table shared by embedding and head counts once."""
-        each = [shape.parameters for shape in self.shapes]
-        return sum(each[shape] for shape in self.order.tolist()) + self.embedding + self.head - self.tied
+        counts = [shape.parameters for shape in self.shapes]
+        return sum(counts[shape] for shape in self.order.tolist()) + self.embedding + self.head - self.tied
 
     def check_degree(self, degree: int) -> None:
         """Refuse a tensor degree that does not divide the heads of each layer."""

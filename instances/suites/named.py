@@ -35,9 +35,9 @@ def regal_style_entries(count: int) -> tuple[Entry, ...]:
     Up to 24 graphs they are listed family by family, with seeds from 1; beyond, seed by seed, with sizes that spread
     over 50 to 200 nodes.
     """
-    each = count // len(GRAPH_MODELS)
-    first = [(family, _SIZES[i], i + 1) for family in GRAPH_MODELS for i in range(min(each, len(_SIZES)))]
-    more = [(family, _size(seed), seed) for seed in range(len(_SIZES) + 1, each + 1) for family in GRAPH_MODELS]
+    per_family = count // len(GRAPH_MODELS)
+    first = [(family, _SIZES[i], i + 1) for family in GRAPH_MODELS for i in range(min(per_family, len(_SIZES)))]
+    more = [(family, _size(seed), seed) for seed in range(len(_SIZES) + 1, per_family + 1) for family in GRAPH_MODELS]
     return tuple(random_entry(*graph) for graph in (*first, *more))
 
 

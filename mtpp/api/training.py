@@ -167,11 +167,11 @@ def _step(row: Value, folder: Path) -> Step:
     seconds = members["seconds"].number()
     if not 0 < seconds < math.inf:
         members["seconds"].fail("a step takes more than 0 seconds; give what was measured.")
-    given = members["words"].open_members(("model", "cluster", "global_batch"))
-    for name in given:
+    row_words = members["words"].open_members(("model", "cluster", "global_batch"))
+    for name in row_words:
         if name not in ("model", "cluster", *words_of(TrainWords)):
             members["words"].fail(f"train has no word {name!r}; leave it out.")
-    words = {name: value.data for name, value in given.items()}
+    words = {name: value.data for name, value in row_words.items()}
     with row.refusing():
         question = asked(words.pop("model"), words.pop("cluster"), **words)
         if question.estimate is None:

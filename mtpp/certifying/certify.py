@@ -428,8 +428,8 @@ def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) 
         return
     forget_threads()
     opening, short, turns = (
-        [method for method in some if method.name not in HEURISTICS]
-        for some in (methods.opening, methods.short, methods.turns)
+        [method for method in group if method.name not in HEURISTICS]
+        for group in (methods.opening, methods.short, methods.turns)
     )
     search = next(method for method in methods.turns if method.name == "portfolio")
     loop.clocked = True

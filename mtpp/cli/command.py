@@ -118,19 +118,19 @@ class PlanFiles(Files):
     ] = None
 
 
-def check_apart(given: Mapping[str, Any]) -> None:
-    """Refuse to write one file twice, or over a file that is read; `given` are all options.
+def check_apart(options: Mapping[str, Any]) -> None:
+    """Refuse to write one file twice, or over a file that is read; `options` are all options.
 
     Raises
     ------
     WordError
         If two of them are the same file.
     """
-    written = {name: given[name] for name in _WRITTEN if given.get(name) is not None}
+    written = {name: options[name] for name in _WRITTEN if options.get(name) is not None}
     for (name, path), (other, target) in combinations(written.items(), 2):
         if _same(path, target):
             raise WordError(name, path, f"{said(other, target)} is the same file; give another name.")
-    read = [value if isinstance(value, list) else [value] for name, value in given.items() if name not in _WRITTEN]
+    read = [value if isinstance(value, list) else [value] for name, value in options.items() if name not in _WRITTEN]
     for value in (value for values in read for value in values if isinstance(value, str | PathLike)):
         for name, path in written.items():
             if os.path.isfile(value) and _same(path, value):
@@ -182,11 +182,11 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
     """
 
     @wraps(verb)
-    def run(*, context: typer.Context | None = None, **given: Any) -> int:
-        check_apart(given)
-        sources = {} if context is None else {name: context.get_parameter_source(name) for name in given}
+    def run(*, context: typer.Context | None = None, **options: Any) -> int:
+        check_apart(options)
+        sources = {} if context is None else {name: context.get_parameter_source(name) for name in options}
         with assuming([name for name, source in sources.items() if source is not None and source.name == "DEFAULT"]):
-            return _called(verb, given)
+            return _called(verb, options)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = sorted(_options(verb), key=_panel)
@@ -198,8 +198,8 @@ def _help(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter
     """The options --help, which shows basic options only, and --help-all."""
     basic = [option.name for option in parameters if getattr(_declared(option), "basic", True)]
 
-    def show(context: typer.Context, option: typer.CallbackParam, asked: bool) -> None:
-        if not asked or context.resilient_parsing:
+    def show(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
+        if not value or context.resilient_parsing:
             return
         verb = copy(context.command)
         if option.name == "help":
@@ -244,18 +244,18 @@ def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
             yield from (option for option in _options(record) if option.name not in left_out)
 
 
-def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _called(taker: Callable[..., Any], options: dict[str, Any]) -> Any:
     arguments = {}
     for parameter, record, left_out in _parameters(taker):
         if record is None:
-            if parameter.name in given:
-                arguments[parameter.name] = _value(parameter.name, given[parameter.name], _kind_of(parameter))
+            if parameter.name in options:
+                arguments[parameter.name] = _value(parameter.name, options[parameter.name], _kind_of(parameter))
         elif is_typeddict(record):
             hints = {name: hint for name, (hint, _) in words_of(record).items() if name not in left_out}
-            values = {name: _value(name, given[name], hint) for name, hint in hints.items() if name in given}
+            values = {name: _value(name, options[name], hint) for name, hint in hints.items() if name in options}
             arguments[parameter.name] = checked(record, values)
         else:
-            arguments[parameter.name] = _called(record, {name: given[name] for name in given.keys() - left_out})
+            arguments[parameter.name] = _called(record, {name: options[name] for name in options.keys() - left_out})
     return taker(**arguments)
 
 

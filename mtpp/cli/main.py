@@ -292,8 +292,8 @@ def _command() -> Callable[..., Any]:
     return get_command(app)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(value: bool) -> None:
+    if value:
         from mtpp.versions import package_version
 
         print(f"mtpp {package_version() or 'not installed, run from its folder'}")

@@ -40,8 +40,8 @@ def _models() -> Rows:
     from mtpp_models.planning.models import FORMS
 
     MODELS.load()
-    both = (*MODELS.items(), *PLACEMENT_MODELS.items())
-    models = [(name, model.summary, f"[{model.reference}]") for name, model in both]
+    registered = (*MODELS.items(), *PLACEMENT_MODELS.items())
+    models = [(name, model.summary, f"[{model.reference}]") for name, model in registered]
     plans = [(name, f"mtpp plan --planner {name}: {FORMS[form].summary}") for name, form in MILPS.items()]
     return [*models, *((name, summary, "[mtpp_models/planning]") for name, summary in plans)]
 

@@ -247,8 +247,8 @@ def _flows() -> Iterator[str]:
     from mtpp_models.flow.weights import Hubs, exclude
 
     yield "deployments"
-    asked = checked(ServeWords, {"servers": "1x2xL4", "batch": 4, "ttft": "1s"})
-    answer = deployment(deployment_instance("gpt2", None, None, asked), None)
+    words = checked(ServeWords, {"servers": "1x2xL4", "batch": 4, "ttft": "1s"})
+    answer = deployment(deployment_instance("gpt2", None, None, words), None)
     _verify(result_document(answer), "deployment")
     yield "flows"
     capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)

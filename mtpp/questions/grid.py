@@ -489,9 +489,9 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
         device, size, inner, between = server.device, server.devices, server.inner * 1e9, server.outer * 1e9
     elif shape is not None:
         size = int(shape[2])
-    elif isinstance(cluster, str) and (both := re.fullmatch(r"(\d{1,6}x\d{1,6})x(\w.*)", cluster)):
+    elif isinstance(cluster, str) and (match := re.fullmatch(r"(\d{1,6}x\d{1,6})x(\w.*)", cluster)):
         raise WordError(
-            "cluster", cluster, f"give both by themselves: {said('cluster', both[1])}, {said('device', both[2])}."
+            "cluster", cluster, f"give both by themselves: {said('cluster', match[1])}, {said('device', match[2])}."
         )
     else:
         names = ", ".join(listed_servers())

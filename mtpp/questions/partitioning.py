@@ -117,9 +117,9 @@ def platform_of(
     costs : bool
         Whether the bandwidth is 1 if neither arguments nor file state it.
     """
-    given, rate = words["bandwidth"], stated.get("bandwidth")
-    if given is not None or rate is None:
-        rate = 1.0 if given is None and costs else bandwidth_of(graph, given)
+    bandwidth, rate = words["bandwidth"], stated.get("bandwidth")
+    if bandwidth is not None or rate is None:
+        rate = 1.0 if bandwidth is None and costs else bandwidth_of(graph, bandwidth)
     memory, buffer = stated.get("memory"), stated.get("activation_buffer")
     if words["memory"] is not None or words["activation_buffer"] is not None:
         memory, buffer = memory_limits(words["memory"], words["activation_buffer"])
@@ -518,9 +518,9 @@ def counts_of(k: Blocks) -> list[int]:
     if isinstance(k, bytes | Mapping):
         raise WordError("k", k, why)
     several: Any = k  # an array without dimensions is one number
-    given = list(several) if isinstance(several, Iterable) and getattr(several, "ndim", True) else [several]
+    numbers = list(several) if isinstance(several, Iterable) and getattr(several, "ndim", True) else [several]
     counts = []
-    for count in given:
+    for count in numbers:
         try:
             counts.append(operator.index(count))
         except TypeError:

@@ -416,10 +416,10 @@ def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
         return (servers,)
     if not isinstance(servers, str | PathLike):
         parts = servers if isinstance(servers, Sequence) else ()
-        given = tuple(part for part in parts if isinstance(part, Servers))
-        if not given or len(given) < len(parts):
+        objects = tuple(part for part in parts if isinstance(part, Servers))
+        if not objects or len(objects) < len(parts):
             raise WordError("servers", servers, "give a text such as 2x8xH100, a file, or one or more Servers.")
-        return given
+        return objects
     text = fspath(servers)
     from_text = servers_of_text(text)
     if from_text is not None:
@@ -524,20 +524,20 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
     )
 
 
-def _lengths(given: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
+def _lengths(words: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
     """Lengths of prompts and outputs; defaults are chosen within the longest context."""
     room = math.inf if decoder.longest is None else decoder.longest
     lengths = {}
     for name, other in (("input", "output"), ("output", "input")):
-        if name in given:
-            lengths[name] = given[name]
+        if name in words:
+            lengths[name] = words[name]
             continue
-        rest = room - given[other] if other in given else room / 2
+        rest = room - words[other] if other in words else room / 2
         lengths[name] = int(min(_TOKENS, max(1, rest)))
         assume(name, f"{'prompts' if name == 'input' else 'outputs'} of {lengths[name]} tokens")
     if sum(lengths.values()) > room:
-        both = f"prompts of {lengths['input']} and outputs of {lengths['output']}"
-        raise InputError(f"{both}: {decoder.model.name} takes sequences of {decoder.longest} tokens; give less.")
+        sequence = f"prompts of {lengths['input']} and outputs of {lengths['output']}"
+        raise InputError(f"{sequence}: {decoder.model.name} takes sequences of {decoder.longest} tokens; give less.")
     return lengths
 
 

@@ -102,17 +102,17 @@ def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     platform = instance.platform
 
     def rules() -> str | None:
-        asked = rules_of(statements.get("constraints"), instance.graph)
+        constraints = rules_of(statements.get("constraints"), instance.graph)
         if "runtime" in statements:
-            asked += runtime_rules(statements["runtime"], instance.graph)
+            constraints += runtime_rules(statements["runtime"], instance.graph)
         if not instance.is_alike:  # devices that idle are no stages of a runtime
-            asked = replace(asked, at_least=())
-        others = replace(asked, on=()).canonical(instance.k)
+            constraints = replace(constraints, at_least=())
+        others = replace(constraints, on=()).canonical(instance.k)
         same = others == instance.constraints.canonical(instance.k)
-        if not same or (asked.on and instance.is_alike):
-            true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, asked))
-            return f"it has {true}, you {f'ask for {wanted}' if asked else 'state none'}"
-        return _other_places(instance, asked) if not instance.is_alike else None
+        if not same or (constraints.on and instance.is_alike):
+            true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, constraints))
+            return f"it has {true}, you {f'ask for {wanted}' if constraints else 'state none'}"
+        return _other_places(instance, constraints) if not instance.is_alike else None
 
     def memory() -> str | None:
         if instance.is_alike:
@@ -284,10 +284,10 @@ def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     chain, servers = instance.chains[0], instance.servers
 
     def cluster() -> str | None:
-        asked = servers_asked(instance, statements)
-        if (name := f"{asked.servers}x{asked.size}") != servers.name:
+        network = servers_asked(instance, statements)
+        if (name := f"{network.servers}x{network.size}") != servers.name:
             return unlike("cluster", servers.name, name)
-        for where, true, rate in (("within", servers.inner, asked.inner), ("between", servers.outer, asked.outer)):
+        for where, true, rate in (("within", servers.inner, network.inner), ("between", servers.outer, network.outer)):
             if true != rate:
                 return unlike(f"bandwidth {where} servers", *_apart(true, rate, "bytes/s"))
         return None

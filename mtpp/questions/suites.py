@@ -45,14 +45,14 @@ def load_targets(
     InputError
         If a keyword argument or a graph is refused, or a bandwidth is given for a suite that has its own.
     """
-    counts, asked = counts_of(k), checked(PartitioningWords, words)
-    bandwidth = asked["bandwidth"]
-    reading = {name: value for name, value in pick(NetworkWords, asked).items() if value is not None}
+    counts, settings = counts_of(k), checked(PartitioningWords, words)
+    bandwidth = settings["bandwidth"]
+    reading = {name: value for name, value in pick(NetworkWords, settings).items() if value is not None}
     instances = []
     for target in targets:
         if not is_suite(target):
             _check_there(target, studies)
-            instances += instances_of(target, counts, asked)
+            instances += instances_of(target, counts, settings)
             continue
         suite = find_suite(target, **reading)
         allowed = _counts(suite, counts)
@@ -64,7 +64,7 @@ def load_targets(
             if made is None:
                 continue
             rate = bandwidth if entry.bandwidth is None else entry.bandwidth
-            questions = instances_of(made, allowed, {**asked, "dims": None, "weights": None, "bandwidth": rate})
+            questions = instances_of(made, allowed, {**settings, "dims": None, "weights": None, "bandwidth": rate})
             instances += [replace(question, name=entry.name, family=entry.family) for question in questions]
     return instances
 

@@ -92,11 +92,11 @@ class UserGraph:
     def of_plan(self, instance: TrainingInstance) -> str | None:
         """How the layers of a plan differ from those of the caller's graph; None if they do not."""
         words = checked(PlanningWords, pick(PlanningWords, self._words))
-        asked = plan_like(instance, self._graph, words)
-        networks = ["paper" if question.network is None else "shared" for question in (instance, asked)]
+        user_question = plan_like(instance, self._graph, words)
+        networks = ["paper" if question.network is None else "shared" for question in (instance, user_question)]
         if networks[0] != networks[1]:  # which prices layers in another way
             return unlike("network", *networks)
-        return _other_chain(instance.chain, asked.chain) or _other_members(instance, asked)
+        return _other_chain(instance.chain, user_question.chain) or _other_members(instance, user_question)
 
     def _loaded(self) -> ComputationGraph:
         if "graph" not in self._read:
@@ -115,12 +115,12 @@ class UserGraph:
         source = self._graph.graph if isinstance(self._graph, Instance) else self._graph
         devices = devices_asked(instance, self._words, instance.platform.bandwidth)
         works = works_of_kinds(source, loaded, devices, self._reading())
-        seen = [self._seen(replace(loaded, work=row)) for row in works]
+        views = [self._seen(replace(loaded, work=row)) for row in works]
         if instance.is_alike:
-            return _other_graph(instance.graph, seen[0])
+            return _other_graph(instance.graph, views[0])
         fault = _other_graph(instance.graph, self._seen(loaded))
         names = [kind.name for kind in instance.machines.kinds]
-        for kind, row in zip(devices.kinds, (graph.work for graph in seen), strict=True):
+        for kind, row in zip(devices.kinds, (graph.work for graph in views), strict=True):
             if fault is not None or kind.name not in names:  # other kinds are a difference of the devices
                 return fault
             t = names.index(kind.name)
@@ -144,9 +144,9 @@ class UserGraph:
         if stated.instance.is_alike and self._words.get("devices") is not None:
             devices = devices_asked(stated.instance, self._words, stated.instance.platform.bandwidth)
             decoder = replace(decoder, work=works_of_kinds(self._graph, decoder, devices, reading)[0])
-        seen = runtime.seen(decoder)
-        seen = without_scores(seen, LayerStack.of_decoder(seen))
-        if (fault := _other_graph(stated.source.operators, seen)) is not None:
+        view = runtime.seen(decoder)
+        view = without_scores(view, LayerStack.of_decoder(view))
+        if (fault := _other_graph(stated.source.operators, view)) is not None:
             return fault
         layers = stated.instance
         question = Instance(decoder, layers.machines, k=layers.k, works=stated.source.works, fit=layers.fit)

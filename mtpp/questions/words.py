@@ -110,14 +110,14 @@ def chosen(kind: type[Mapping[str, Any]], words: Mapping[str, Any]) -> list[str]
     return [name for name, (_, word) in words_of(kind).items() if name in words and words[name] != word.default]
 
 
-def checked(kind: type[W], given: Mapping[str, Any], others: tuple[str, ...] = ()) -> W:
+def checked(kind: type[W], keywords: Mapping[str, Any], others: tuple[str, ...] = ()) -> W:
     """All keyword arguments of a `TypedDict`, checked and completed by defaults.
 
     Parameters
     ----------
     kind : type
         A `TypedDict` whose members have a `Word`.
-    given : mapping
+    keywords : mapping
     others : tuple of str
         Further names to propose where one is misspelled.
 
@@ -129,11 +129,11 @@ def checked(kind: type[W], given: Mapping[str, Any], others: tuple[str, ...] = (
         If a value has a wrong type, is not a number, or is out of its range.
     """
     words = words_of(kind)
-    for name in given:
+    for name in keywords:
         if name not in words:
             raise TypeError(unknown((*others, *words), name, "word"))
     defaults = {name: word.default for name, (_, word) in words.items()}
-    return cast(W, defaults | {name: _checked(name, value, *words[name]) for name, value in given.items()})
+    return cast(W, defaults | {name: _checked(name, value, *words[name]) for name, value in keywords.items()})
 
 
 def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
@@ -213,10 +213,10 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
         names = tuple(parameter.name for parameter in parameters)
 
         @wraps(function)
-        def run(*values: Any, **given: Any) -> Any:
-            named = {name: given.pop(name) for name in names if name in given}
-            words = checked(kind, given, names)
-            with assuming({name for name in (*names[len(values) :], *words) if (named | given).get(name) is None}):
+        def run(*values: Any, **keywords: Any) -> Any:
+            named = {name: keywords.pop(name) for name in names if name in keywords}
+            words = checked(kind, keywords, names)
+            with assuming({name for name in (*names[len(values) :], *words) if (named | keywords).get(name) is None}):
                 answer = function(*values, **named, **words)
                 if isinstance(answer, list):
                     return [item.noted(*assumptions()) if isinstance(item, Result) else item for item in answer]

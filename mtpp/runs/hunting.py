@@ -322,20 +322,20 @@ class Hunt:
 
     def document(self) -> dict[str, Any]:
         """The hunt as JSON members."""
-        it = self.counterexample
+        case = self.counterexample
         return {
             "method": self.method,
             "seed": self.seed,
             "asked": dict(self.asked),
             "refused": dict(self.refused),
             "counterexample": None
-            if it is None
+            if case is None
             else {
-                "complaint": it.complaint,
-                "number": it.number,
-                "question": it.instance.question_words,
-                "optimum": it.optimum.bottleneck,
-                "block": it.optimum.block.tolist(),
+                "complaint": case.complaint,
+                "number": case.number,
+                "question": case.instance.question_words,
+                "optimum": case.optimum.bottleneck,
+                "block": case.optimum.block.tolist(),
             },
         }
 
@@ -345,10 +345,10 @@ class Hunt:
         lines = [f"{self.method}: {self.asked.total()} questions ({counts}){none}, seed {self.seed}"]
         if self.counterexample is None:
             return f"{lines[0]}: nothing is wrong"
-        it, best = self.counterexample, self.counterexample.optimum
+        case, best = self.counterexample, self.counterexample.optimum
         lines += [
-            f"WRONG: {it.complaint}",
-            f"question {it.number}, made small: {it.instance.question_words}",
+            f"WRONG: {case.complaint}",
+            f"question {case.number}, made small: {case.instance.question_words}",
             f"optimum {best.bottleneck:.6g} by brute force, blocks {best.block.tolist()}",
         ]
         return "\n".join(lines)

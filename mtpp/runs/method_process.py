@@ -156,10 +156,10 @@ class _Process:
     def ask(self, task: Task | None, limit: float | None, interrupted: threading.Event) -> dict[str, Any]:
         """Send a question, or ask for the kind of the method; load the method first if needed."""
         if not self._kind:
-            loaded = self._exchange(self._place, LOADING, interrupted, "it was not loaded")
-            if "error" in loaded:
-                return loaded
-            self._kind = loaded
+            reply = self._exchange(self._place, LOADING, interrupted, "it was not loaded")
+            if "error" in reply:
+                return reply
+            self._kind = reply
         if task is None:
             return self._kind
         return self._exchange(task, limit, interrupted, "it did not end")

@@ -245,11 +245,11 @@ def compare_pairs(values: Mapping[str, ArrayLike], clusters: Sequence[Hashable])
 
 
 def _pair(first: str, second: str, a: FloatArray, b: FloatArray, clusters: NDArray[np.object_]) -> Pair:
-    both = np.isfinite(a) & np.isfinite(b)
+    finite = np.isfinite(a) & np.isfinite(b)
     with np.errstate(divide="ignore"):
-        logs = np.log(ratio_of(a[both], b[both]))
+        logs = np.log(ratio_of(a[finite], b[finite]))
     logs[np.abs(logs) < _TIE] = 0.0
-    names = clusters[both].tolist()
+    names = clusters[finite].tolist()
     mean = means(logs, names)
     with np.errstate(over="ignore"):
         ratio, low, high = (float(np.exp(part[0])) for part in mean[:3])

@@ -137,9 +137,9 @@ def record_samples(
 def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: int) -> None:
     """Write `count` samples of all inputs into the shared memory from which stages read them."""
     for number, tensor in enumerate(inputs):
-        if tensor.name in pipeline.layout.given:
+        if tensor.name in pipeline.layout.inputs:
             for sample in range(count):
-                slot = pipeline.memory.slot(pipeline.layout.given[tensor.name], sample)
+                slot = pipeline.memory.slot(pipeline.layout.inputs[tensor.name], sample)
                 slot[:] = example(tensor, seed, sample, number)
 
 

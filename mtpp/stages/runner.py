@@ -59,12 +59,12 @@ class Layout:
         requests: int,
     ) -> None:
         self.bytes = 0
-        self.given: dict[str, Ring] = {}
+        self.inputs: dict[str, Ring] = {}
         self.made: dict[tuple[int, str], Ring] = {}
         for number, (inputs, outputs) in enumerate(stages):
             for received in inputs:
-                if received.sender is None and received.tensor.name not in self.given:
-                    self.given[received.tensor.name] = self._ring(received.tensor, samples)
+                if received.sender is None and received.tensor.name not in self.inputs:
+                    self.inputs[received.tensor.name] = self._ring(received.tensor, samples)
             for sent in outputs:
                 self.made[number, sent.tensor.name] = self._ring(sent.tensor, slots)
         self.events = [self._room(requests * EVENT_BYTES) for _ in stages]
@@ -72,7 +72,7 @@ class Layout:
     def source(self, received: Received) -> Ring:
         """Ring buffer from which a stage reads an input."""
         name = received.tensor.name
-        return self.given[name] if received.sender is None else self.made[received.sender, name]
+        return self.inputs[name] if received.sender is None else self.made[received.sender, name]
 
     def _ring(self, tensor: TensorRecord, slots: int) -> Ring:
         stride = -(-max(tensor.bytes, 1) // _ALIGNED) * _ALIGNED

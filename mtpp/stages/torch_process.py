@@ -72,9 +72,9 @@ class Stage:
         for batch in batches:
             values = {(_INPUTS, i): tensor.to(self.device) for i, tensor in enumerate(batch)}
             values |= {place: self._receive(place) for place in self._received}
-            given = self._program(*(values[place] for place in self._inputs))
+            outputs = self._program(*(values[place] for place in self._inputs))
             values |= {
-                (self.rank, j): tensor for j, tensor in enumerate(given if isinstance(given, tuple) else (given,))
+                (self.rank, j): tensor for j, tensor in enumerate(outputs if isinstance(outputs, tuple) else (outputs,))
             }
             for place, reader in self._sent:
                 if values[place].numel():

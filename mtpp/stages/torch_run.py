@@ -191,8 +191,8 @@ def write_stages(
                 torch.export.save(torch.export.export(module, example), folder / f"stage-{number}.pt2")
         except Exception as error:  # torch has no base class of its errors
             raise InputError(f"stage {number} cannot be exported ({one_line(error, 200)}).") from None
-        given = values[call] if isinstance(values[call], tuple) else (values[call],)
-        shapes = [{"shape": list(out.shape), "dtype": str(out.dtype).removeprefix("torch.")} for out in given]
+        outputs = values[call] if isinstance(values[call], tuple) else (values[call],)
+        shapes = [{"shape": list(out.shape), "dtype": str(out.dtype).removeprefix("torch.")} for out in outputs]
         reads = [list(places[source]) for source in call.args]
         stages.append({"file": f"stage-{number}.pt2", "inputs": reads, "outputs": shapes})
     (returned,) = next(node for node in whole.graph.nodes if node.op == "output").args

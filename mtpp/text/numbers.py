@@ -209,13 +209,13 @@ class _Quantity(NamedTuple):
 
 
 def parse_bandwidth(
-    given: Quantity, time_unit: str = "s", *, word: str = "bandwidth", plausible: float = _SMALL
+    quantity: Quantity, time_unit: str = "s", *, word: str = "bandwidth", plausible: float = _SMALL
 ) -> float:
     """Bytes per unit of work time.
 
     Parameters
     ----------
-    given : float or str
+    quantity : float or str
         A bare number, or a number with a unit such as GB/s, GiB/s or Gbps (1 Gbps = 1.25e8 bytes/s).
     time_unit : str
         Unit of the graph's work; a rate per second fits seconds only.
@@ -238,25 +238,25 @@ def parse_bandwidth(
     >>> parse_bandwidth("200Gbps") == parse_bandwidth("25 GB/s") == parse_bandwidth("25e9")
     True
     """
-    rate = _parse(given, word, _RATE)
+    rate = _parse(quantity, word, _RATE)
     if rate.unit and time_unit != "s":
         raise WordError(
             word,
-            given,
+            quantity,
             f"the work of this graph is in units of {time_unit!r}; give a bare number, the bytes per {time_unit}.",
         )
     if not rate.value > 0:
-        raise WordError(word, given, "it must be positive.")
+        raise WordError(word, quantity, "it must be positive.")
     if time_unit == "s" and rate.value < plausible:
-        _not_small(rate, given, word, _RATE)
+        _not_small(rate, quantity, word, _RATE)
     in_bits, doubtful = _reading(rate.unit)
     if doubtful:
         unit = "bits, not bytes" if in_bits else "bytes, not bits"
-        _doubt(f"{said(word, given)} is taken as {unit}; write GB/s or Gbps.")
+        _doubt(f"{said(word, quantity)} is taken as {unit}; write GB/s or Gbps.")
     return rate.value / 8 if in_bits else rate.value
 
 
-def parse_bytes(given: Quantity, word: str) -> float:
+def parse_bytes(quantity: Quantity, word: str) -> float:
     """Bytes of a number with an optional unit such as G, GB or GiB; a small bare number is an `InputWarning`.
 
     Raises
@@ -269,15 +269,15 @@ def parse_bytes(given: Quantity, word: str) -> float:
     >>> parse_bytes("16GiB", "memory")
     17179869184.0
     """
-    size = _parse(given, word, _SIZE)
+    size = _parse(quantity, word, _SIZE)
     if size.value < 0:
-        raise WordError(word, given, "it must be 0 or more.")
+        raise WordError(word, quantity, "it must be 0 or more.")
     if size.unit.endswith("b") and not size.unit.islower():
-        _doubt(f"{said(word, given)} is taken as bytes, not bits; write GB.")
-    return _not_small(size, given, word, _SIZE)
+        _doubt(f"{said(word, quantity)} is taken as bytes, not bits; write GB.")
+    return _not_small(size, quantity, word, _SIZE)
 
 
-def parse_flops(given: Quantity, word: str) -> float:
+def parse_flops(quantity: Quantity, word: str) -> float:
     """Operations per second, with an optional unit such as T or TFLOP/s; a small bare number is an `InputWarning`.
 
     Raises
@@ -290,10 +290,10 @@ def parse_flops(given: Quantity, word: str) -> float:
     >>> parse_flops("312TFLOP/s", "peak_flops")
     312000000000000.0
     """
-    return _not_small(_parse(given, word, _SPEED), given, word, _SPEED)
+    return _not_small(_parse(quantity, word, _SPEED), quantity, word, _SPEED)
 
 
-def parse_seconds(given: Quantity, word: str) -> float:
+def parse_seconds(quantity: Quantity, word: str) -> float:
     """Seconds of a number with an optional unit s, ms or us.
 
     Raises
@@ -306,15 +306,15 @@ def parse_seconds(given: Quantity, word: str) -> float:
     >>> parse_seconds("7.48ms", "tpot")
     0.00748
     """
-    match = _NUMBER.fullmatch(str(given).strip())
+    match = _NUMBER.fullmatch(str(quantity).strip())
     value = float(match[1]) if match and (match[2] or "s") in _SECONDS_OF_UNITS else math.nan
     if not 0 < value < math.inf:
-        raise WordError(word, given, "give a positive time, such as 0.05, 50ms or 1s.")
+        raise WordError(word, quantity, "give a positive time, such as 0.05, 50ms or 1s.")
     assert match is not None
     return float(Fraction(match[1]) * _SECONDS_OF_UNITS[match[2] or "s"])
 
 
-def parse_throughput(given: Quantity, time_unit: str) -> float:
+def parse_throughput(quantity: Quantity, time_unit: str) -> float:
     """Runs per unit of work time, from a bare number or one with /s, /ms or /us.
 
     Raises
@@ -327,16 +327,16 @@ def parse_throughput(given: Quantity, time_unit: str) -> float:
     >>> parse_throughput("250/s", "ms")
     0.25
     """
-    number, slash, unit = str(given).partition("/")
+    number, slash, unit = str(quantity).partition("/")
     match = _NUMBER.fullmatch(number.strip())
     value = float(match[1]) if match and not match[2] else math.nan
     if not 0 < value < math.inf:
-        raise WordError("throughput", given, "give a positive number, such as 250/s.")
+        raise WordError("throughput", quantity, "give a positive number, such as 250/s.")
     if not slash:
         return value
     if unit not in _SECONDS_OF_UNITS or time_unit not in _SECONDS_OF_UNITS:
         units = f"a bare number, the runs per {time_unit}" if time_unit not in _SECONDS_OF_UNITS else "/s, /ms or /us"
-        raise WordError("throughput", given, f"{unit!r} is no unit here; give {units}.")
+        raise WordError("throughput", quantity, f"{unit!r} is no unit here; give {units}.")
     return value * _SECONDS_OF_UNITS[time_unit] / _SECONDS_OF_UNITS[unit]
 
 
@@ -404,18 +404,18 @@ def parse_options(pairs: Iterable[str]) -> dict[str, str | bool]:
     return options
 
 
-def _parse(given: Quantity, word: str, kind: _Kind) -> _Quantity:
-    match = _NUMBER.fullmatch(str(given).strip())
+def _parse(quantity: Quantity, word: str, kind: _Kind) -> _Quantity:
+    match = _NUMBER.fullmatch(str(quantity).strip())
     unit = _UNIT.fullmatch(match[2]) if match else None
     if match is None or unit is None:
-        raise WordError(word, given, f"not understood; give for example {kind.examples}.")
+        raise WordError(word, quantity, f"not understood; give for example {kind.examples}.")
     prefix, binary, rest = unit.groups("")
     if match[2] and (rest.lower() not in kind.units or (binary and kind is _SPEED)):
-        raise WordError(word, given, f"not understood; {_proposal(match[1], prefix, binary, kind)}")
+        raise WordError(word, quantity, f"not understood; {_proposal(match[1], prefix, binary, kind)}")
     power = 1 + _PREFIXES.index(prefix.lower()) if prefix else 0
     value = float(match[1]) * (1024.0 if binary else 1000.0) ** power
     if math.isinf(value) and match[1].lower() != "inf":
-        raise WordError(word, given, "the number is too large.")
+        raise WordError(word, quantity, "the number is too large.")
     return _Quantity(value, match[2])
 
 
@@ -437,12 +437,12 @@ def _reading(unit: str) -> tuple[bool, bool]:
     return named_bits, shaped_bits and not named_bits  # Gb/s is what standards write
 
 
-def _not_small(quantity: _Quantity, given: Quantity, word: str, kind: _Kind) -> float:
+def _not_small(number: _Quantity, quantity: Quantity, word: str, kind: _Kind) -> float:
     """The value of a quantity, with a warning if a bare number is suspiciously small."""
-    if not quantity.unit and 0 < quantity.value < _SMALL:
-        more = f"{str(given).strip()}{kind.usual_prefix}{kind.proposals[0]}"
-        _doubt(f"{said(word, given)} is {quantity.value:g} {kind.bare}; write {more} if that is meant.")
-    return quantity.value
+    if not number.unit and 0 < number.value < _SMALL:
+        more = f"{str(quantity).strip()}{kind.usual_prefix}{kind.proposals[0]}"
+        _doubt(f"{said(word, quantity)} is {number.value:g} {kind.bare}; write {more} if that is meant.")
+    return number.value
 
 
 def _doubt(message: str) -> None:

@@ -156,15 +156,15 @@ def build(
     >>> read_partition(built).block.tolist()
     [0, 1, 1]
     """
-    each = builders(instance, model, start)
-    names = list(each)
+    builds = builders(instance, model, start)
+    names = list(builds)
     chosen = 1 if case is None and len(names) == 1 else case
     if isinstance(chosen, int) and not isinstance(chosen, bool) and 1 <= chosen <= len(names):
         chosen = names[chosen - 1]
-    if not isinstance(chosen, str) or chosen not in each:
+    if not isinstance(chosen, str) or chosen not in builds:
         listed = f"1 to {len(names)}: {', '.join(names)}" if len(names) > 1 else f"1: {names[0]}"
         raise InputError(f"The model has the cases {listed}; name one by case=, not {case!r}.")
-    return each[chosen]()
+    return builds[chosen]()
 
 
 def builders(
@@ -290,18 +290,18 @@ def write_model(
     path = Path(path)
     if path.suffix not in _COMMENTS:
         raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
-    each: Sequence[Callable[[], BuiltModel | BuiltReplication]]
+    builds: Sequence[Callable[[], BuiltModel | BuiltReplication]]
     if model in FORMS:
-        each = [partial(build_replication, instance, form=model, start=start)]  # type: ignore[arg-type]
+        builds = [partial(build_replication, instance, form=model, start=start)]  # type: ignore[arg-type]
     else:
-        each = list(builders(instance, model, start).values())  # type: ignore[arg-type]
+        builds = list(builders(instance, model, start).values())  # type: ignore[arg-type]
     files = [path]
-    if len(each) > 1:
-        files = [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(1, len(each) + 1)]
+    if len(builds) > 1:
+        files = [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(1, len(builds) + 1)]
     for file in files:
         check_writable(file)
         check_writable(names_file(file))
-    for build, file in zip(each, files, strict=True):
+    for build, file in zip(builds, files, strict=True):
         write_built(build(), file)
     return files
 

@@ -80,7 +80,7 @@ def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Pric
         return None
     n, layers, program = instance.n, instance.layers, _program(instance)
     capacity, rates = np.minimum(instance.capacity, flow)[instance.kind], np.minimum(instance.rates, flow)
-    matrix, priced = _limits(instance, program, capacity, rates)
+    matrix, link_rows = _limits(instance, program, capacity, rates)
     passing, tail, head = len(program.tail), np.array(program.tail), np.array(program.head)
     columns, width = np.arange(passing), matrix.shape[1]
     kept = [(end[end >= 0], columns[end >= 0], sign) for end, sign in ((tail, -1.0), (head, 1.0))]
@@ -96,7 +96,7 @@ def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Pric
         return None
     duals = np.maximum(0.0, -answer.ineqlin.marginals)
     links = np.zeros((2, n + 2, n + 2, layers + 1))
-    for row, place in priced:
+    for row, place in link_rows:
         links[place] = duals[row]
     ends = _paid_by_ends(rates, links)
     most = [max((ends[i, a, a + c] for c, a in _intervals(row)), default=0.0) for i, row in enumerate(capacity)]
@@ -118,7 +118,7 @@ def _limits(
     The columns are those of `program`, followed by the share of each interval of layers.
     """
     n, layers, held, passing = instance.n, instance.layers, len(program.device), len(program.tail)
-    entries, priced, rows = list[tuple[int, int, float]](), list[tuple[int, tuple[int, int, int, int]]](), n + held
+    entries, link_rows, rows = list[tuple[int, int, float]](), list[tuple[int, tuple[int, int, int, int]]](), n + held
     ends: tuple[dict[tuple[int, int], list[int]], ...] = (defaultdict(list), defaultdict(list))
     for k, (i, c) in enumerate(program.device):
         entries += [(i, passing + k, 1.0), (n + k, k, 1.0), (n + k, passing + k, -capacity[i, c])]
@@ -130,10 +130,10 @@ def _limits(
             if device < n:
                 entries.append((rows, k, 1.0))
                 entries += [(rows, column, -rates[u, v]) for column in ends[side][device, done]]
-                priced.append((rows, (side, u, v, done)))
+                link_rows.append((rows, (side, u, v, done)))
                 rows += 1
     row, column, value = zip(*entries, strict=True)
-    return scipy.sparse.coo_array((value, (row, column)), shape=(rows, passing + held)).tocsr(), priced
+    return scipy.sparse.coo_array((value, (row, column)), shape=(rows, passing + held)).tocsr(), link_rows
 
 
 def _paid_by_ends(rates: FloatArray, links: FloatArray) -> FloatArray:

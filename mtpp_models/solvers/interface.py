@@ -54,8 +54,8 @@ class SolverOptionsError(SolverNotAvailableError):
     """
 
     def __init__(self, options: SolveOptions, reason: str) -> None:
-        given = ", ".join(f"{name}={value}" for name, value in options.solver_options.items())
-        super().__init__(f"Solver {options.solver} fails with {said('solver_options', given)}: {reason.rstrip('.')}.")
+        texts = ", ".join(f"{name}={value}" for name, value in options.solver_options.items())
+        super().__init__(f"Solver {options.solver} fails with {said('solver_options', texts)}: {reason.rstrip('.')}.")
 
 
 class Termination(Enum):
@@ -115,8 +115,8 @@ class SolveOptions:
         for name, value in self.solver_options.items():
             is_number = isinstance(value, int | float) and math.isfinite(value)
             if not (isinstance(name, str) and name and (isinstance(value, str) or is_number)):
-                given = f"{name!r}: {value!r}"
-                raise WordError("solver_options", given, "give names, and texts or finite numbers as their values.")
+                option = f"{name!r}: {value!r}"
+                raise WordError("solver_options", option, "give names, and texts or finite numbers as their values.")
         if self.log is not None and Path(self.log).exists() and not Path(self.log).is_dir():
             raise WordError("log", self.log, "this is a file; name a folder for the output of the solver.")
 

@@ -169,7 +169,7 @@ def _beside(table: Table) -> Section:
 
 def _provenance(measures: PaperMeasures) -> dict[str, str]:
     """Commits, machines and the last day of the runs."""
-    runs = [run for some in measures.runs.values() for run in some]
+    runs = [run for group in measures.runs.values() for run in group]
     facts = {}
     for name, word in _PROVENANCE.items():
         values = sorted({str(run[name]) for run in runs if run.get(name)})

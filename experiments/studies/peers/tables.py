@@ -99,21 +99,21 @@ _CERTIFY, _EXACT, _SEED = "certify", "exact", 8107
 
 def questions(*, quick: bool = False) -> list[Instance]:
     """Random graphs in the style of REGAL's at bandwidth 1, and networks of batch 1 at 25 GB/s."""
-    asked = []
+    instances = []
     for k in BLOCKS[:1] if quick else BLOCKS:
         for n in SIZES[:1] if quick else SIZES:
-            asked += [Instance(regal_style(family, n, _SEED + n), Platform(k, 1.0)) for family in GRAPH_MODELS]
+            instances += [Instance(regal_style(family, n, _SEED + n), Platform(k, 1.0)) for family in GRAPH_MODELS]
         networks = () if quick else NETWORKS
-        asked += [Instance(ARCHITECTURES[name].build(), Platform(k, 25e9)) for name in networks]
-    return asked
+        instances += [Instance(ARCHITECTURES[name].build(), Platform(k, 25e9)) for name in networks]
+    return instances
 
 
-def peers(asked: list[Instance], seconds: float, report: Report, jobs: int) -> pd.DataFrame:
+def peers(instances: list[Instance], seconds: float, report: Report, jobs: int) -> pd.DataFrame:
     """A frame of `mtpp.compare` with a row for each run; solvers are methods by their names."""
     options = SolveOptions(time_limit=seconds)
     words: dict[str, Any] = {"file": report.out, "jobs": jobs, "accept_old": report.accept_old}
-    searches = compare_methods(asked, [*SEARCHES, _CERTIFY], ["highs"], options, budgets=[seconds], **words)
-    proofs = compare_methods(asked, [_EXACT], list(available_solvers()), options, **words)
+    searches = compare_methods(instances, [*SEARCHES, _CERTIFY], ["highs"], options, budgets=[seconds], **words)
+    proofs = compare_methods(instances, [_EXACT], list(available_solvers()), options, **words)
     proofs["method"] = _EXACT + ", " + proofs["solver"]
     return pd.concat([searches, proofs], ignore_index=True)
 

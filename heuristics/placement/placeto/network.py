@@ -29,7 +29,7 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 
 #: Arrays with a row per episode.
-Seen = tuple[NDArray[Any], ...]
+Observation = tuple[NDArray[Any], ...]
 
 #: Rows that a gradient is computed of at once, whose tensors stay in the cache of a processor.
 BATCH = 256
@@ -105,12 +105,12 @@ class Placeto(nn.Module):
         self.pooled, self.timed = pooled, timed
         features, sets = _NODE + timed + devices, 3 if pooled else 1
         width = width or features
-        both = 2 * width
+        pair = 2 * width
         self.messages = Messages(features, width, rounds)
-        self.inner = nn.ModuleList(perceptron(both, both, both) for _ in range(sets))
-        self.outer = nn.ModuleList(perceptron(both, both, both) if outer else nn.Identity() for _ in range(sets))
-        seen = (1 + sets) * both
-        self.head = perceptron(seen, 2 * seen, seen, devices)
+        self.inner = nn.ModuleList(perceptron(pair, pair, pair) for _ in range(sets))
+        self.outer = nn.ModuleList(perceptron(pair, pair, pair) if outer else nn.Identity() for _ in range(sets))
+        head_width = (1 + sets) * pair
+        self.head = perceptron(head_width, 2 * head_width, head_width, devices)
 
     def context(self, question: PlacementArrays) -> GraphTensors:
         """Tensors of the graph that stay the same during its episodes.
@@ -127,7 +127,7 @@ class Placeto(nn.Module):
             raise InputError(f"The network places on {devices} devices, not on {question.instance.devices}.")
         return tensors(question)
 
-    def observe(self, environment: Environment) -> Seen:
+    def observe(self, environment: Environment) -> Observation:
         """The changing data on which the logits of this step depend, as a copy: all but `context`.
 
         (e,) current node, and (e, n, features) cost, output, visited, current, start after this node, device.
@@ -146,9 +146,9 @@ class Placeto(nn.Module):
         x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-12)
         return np.full(len(x), node), x.astype(np.float32)
 
-    def forward(self, context: GraphTensors, seen: Seen) -> Tensor:
+    def forward(self, context: GraphTensors, observation: Observation) -> Tensor:
         """(R, k) logits for R observations of episodes on one question, after a new embedding of each."""
-        graph, (node, x) = context, map(torch.as_tensor, seen)
+        graph, (node, x) = context, map(torch.as_tensor, observation)
         h = self.messages(x.transpose(0, 1).contiguous(), graph)  # (n, R, 2 width)
         local = h[node, torch.arange(len(node))]
         sets = graph.sets[:, node] if self.pooled else graph.everything.expand(1, len(node), -1)
@@ -258,8 +258,8 @@ def scorer(network: Placeto) -> Scorer:
 
 def observe_and_score(
     network: Placeto, contexts: Mapping[PlacementArrays, GraphTensors], environments: Sequence[Environment]
-) -> tuple[list[Seen], list[FloatArray]]:
+) -> tuple[list[Observation], list[FloatArray]]:
     """Return the network's observation of each environment, and its logits."""
-    seen = [network.observe(environment) for environment in environments]
-    logits = [network(contexts[e.question], rows).numpy() for e, rows in zip(environments, seen, strict=True)]
-    return seen, logits
+    observations = [network.observe(environment) for environment in environments]
+    logits = [network(contexts[e.question], rows).numpy() for e, rows in zip(environments, observations, strict=True)]
+    return observations, logits

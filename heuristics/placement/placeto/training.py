@@ -19,7 +19,7 @@ from heuristics.placement.placeto.environment import (
     start_place,
     traversal,
 )
-from heuristics.placement.placeto.network import BATCH, Placeto, Seen, observe_and_score, one_thread
+from heuristics.placement.placeto.network import BATCH, Observation, Placeto, observe_and_score, one_thread
 from instances.deadline import Deadline
 from instances.errors import InputError, check_one_of
 from instances.graph.tensors import FloatArray, IntArray
@@ -145,7 +145,7 @@ def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
 
 
 #: Observations of each step of an environment, and the devices chosen.
-_Record = tuple[list[Seen], list[IntArray]]
+_Record = tuple[list[Observation], list[IntArray]]
 
 
 class _OutOfTimeError(Exception):
@@ -170,9 +170,9 @@ def _record(
     def choose(active: Sequence[Environment]) -> list[IntArray]:
         if deadline.passed:
             raise _OutOfTimeError
-        seen, logits = observe_and_score(network, contexts, active)
+        observations, logits = observe_and_score(network, contexts, active)
         devices = [(rows + rng.gumbel(size=rows.shape)).argmax(axis=1) for rows in logits]
-        for environment, rows, device in zip(active, seen, devices, strict=True):
+        for environment, rows, device in zip(active, observations, devices, strict=True):
             records[environment][0].append(rows)
             records[environment][1].append(device)
         return devices
@@ -205,15 +205,15 @@ def _improve(
     steps = sum(len(rows) for rows in advantages)
     optimiser.zero_grad()
     total = 0.0
-    for environment, (seen, devices), advantage in zip(batch, records, advantages, strict=True):
-        rows = tuple(np.concatenate(column) for column in zip(*seen, strict=True))
+    for environment, (observations, devices), advantage in zip(batch, records, advantages, strict=True):
+        rows = tuple(np.concatenate(column) for column in zip(*observations, strict=True))
         chosen = np.concatenate(devices)
         for first in range(0, len(chosen), BATCH):
             if deadline.passed:
                 raise _OutOfTimeError
-            some = slice(first, first + BATCH)
-            logits = network(network.context(environment.question), tuple(column[some] for column in rows))
-            loss, entropy = _loss(logits, chosen[some], advantage[some] / scale, bonus)
+            chunk = slice(first, first + BATCH)
+            logits = network(network.context(environment.question), tuple(column[chunk] for column in rows))
+            loss, entropy = _loss(logits, chosen[chunk], advantage[chunk] / scale, bonus)
             (loss / steps).backward()
             total += entropy
     torch.nn.utils.clip_grad_norm_(network.parameters(), _CLIP)

@@ -116,9 +116,9 @@ def regular_cuts(chain: ConfiguredChain, stages: int) -> tuple[tuple[int, ...], 
 
 def _inner_cuts(begin: int, end: int, stages: int, *, first: bool) -> list[int]:
     """Cuts between stages with equal numbers of layers, one more in the first stages or in the last ones."""
-    each, more = divmod(end - begin, stages)
-    counts = np.full(stages, each)
-    counts[slice(0, more) if first else slice(stages - more, None)] += 1
+    size, extra = divmod(end - begin, stages)
+    counts = np.full(stages, size)
+    counts[slice(0, extra) if first else slice(stages - extra, None)] += 1
     cuts: list[int] = (begin + np.cumsum(counts)[:-1]).tolist()
     return cuts
 

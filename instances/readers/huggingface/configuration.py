@@ -183,8 +183,8 @@ def _numbers(part: Mapping[str, Any]) -> str | None:
     for name in ("quant_method", "quant_algo"):
         if isinstance(part.get(name), str) and part[name] in _OF_METHOD:
             return _OF_METHOD[part[name]]
-    loaded = next((bits for bits in (4, 8) if part.get(f"load_in_{bits}bit") is True), None)
-    bits = loaded or part.get("bits", part.get("w_bit", part.get("num_bits")))
+    loading_bits = next((bits for bits in (4, 8) if part.get(f"load_in_{bits}bit") is True), None)
+    bits = loading_bits or part.get("bits", part.get("w_bit", part.get("num_bits")))
     if type(bits) is not int or bits not in (4, 8):
         return None
     return f"{'fp' if part.get('type') == 'float' else 'int'}{bits}"
@@ -342,10 +342,10 @@ def _rotary(fields: Fields) -> dict[str, Value]:
     Where they differ by kind of layer, those of layers that attend to all tokens.
     """
     stated = (fields.members.get(name) for name in ("rope_scaling", "rope_parameters"))
-    given = next((value for value in stated if value is not None and value.data and isinstance(value.data, dict)), None)
-    if given is None:
+    entry = next((value for value in stated if value is not None and value.data and isinstance(value.data, dict)), None)
+    if entry is None:
         return {}
-    members = given.open_members(())
+    members = entry.open_members(())
     whole = members.get(FULL) if "layer_types" in fields.defaults else None
     return members if whole is None or not isinstance(whole.data, dict) else whole.open_members(())
 

@@ -204,9 +204,9 @@ def find_stored(spec: object, record: Decoder, weights: str | Path | None) -> tu
     file = configuration_file(spec)
     assert file is not None
     stored = _stored(file, weights)
-    loaded, doubts = as_stored(record, stored)
-    assert isinstance(loaded, Decoder)
-    return loaded, stored, [*(stored.doubts if stored.tensors else []), *doubts]
+    decoder, doubts = as_stored(record, stored)
+    assert isinstance(decoder, Decoder)
+    return decoder, stored, [*(stored.doubts if stored.tensors else []), *doubts]
 
 
 def find_record(spec: object) -> tuple[str, Decoder | Encoder, list[str]] | None:

@@ -232,10 +232,10 @@ class _Bounded(io.FileIO):
     """A file from which no single read returns more than a header may have."""
 
     def read(self, size: int | None = -1) -> Any:
-        asked = os.fstat(self.fileno()).st_size - self.tell() if size is None or size < 0 else size
-        if asked > _MOST_BYTES:
+        length = os.fstat(self.fileno()).st_size - self.tell() if size is None or size < 0 else size
+        if length > _MOST_BYTES:
             raise ValueError
-        return super().read(max(asked, 0))
+        return super().read(max(length, 0))
 
 
 def _torch(stream: BinaryIO, file: Path, size: int) -> Header:

@@ -370,11 +370,11 @@ def _attention(net: NetworkBuilder, x: Tensor, attention: Attention, cache: Cach
             for name, width in (("keys", attention.width), ("values", attention.value_width))
             if cache is not None and cached_tokens
         ]
-        seen = sequence if cache is None else cache.context
-        if attention.window is not None and sequence < seen:
-            seen = min(seen, attention.window)
+        keys = sequence if cache is None else cache.context
+        if attention.window is not None and sequence < keys:
+            keys = min(keys, attention.window)
         more = [net.parameter("vectors", attention.vectors)] if attention.vectors else []
-        scores = attention.passes * batch * attention.heads * sequence * seen
+        scores = attention.passes * batch * attention.heads * sequence * keys
         context = _attended(
             net, [query, key, value, *more], cached, scores, attention.heads, attention.width, attention.value_width
         )
@@ -422,21 +422,21 @@ def _latent(net: NetworkBuilder, x: Tensor, attention: LatentAttention, cache: C
         latent = net.linear(x, attention.rank + attention.rotary, "latent", bias=attention.bias)
         latent = scaled(net, latent, "latent_norm", attention.rank)
         query = net.elementwise("rotary", query, flops_per_element=_ROTARY_FLOPS)
-        seen = sequence if cache is None else cache.context
+        keys = sequence if cache is None else cache.context
         outputs = attention.heads * (attention.plain + attention.value_width)
         with net.scope("keys_values"):
             inputs = [latent, net.parameter("weight", attention.rank, outputs)]
             if cache is not None:
                 inputs.append(
-                    net.state("latents", batch, seen, attention.token_elements, element_bytes=cache.element_bytes)
+                    net.state("latents", batch, keys, attention.token_elements, element_bytes=cache.element_bytes)
                 )
             expanded = net.operator(
-                "matmul", inputs, [(batch, seen, outputs)], multiply_adds=batch * seen * attention.rank * outputs
+                "matmul", inputs, [(batch, keys, outputs)], multiply_adds=batch * keys * attention.rank * outputs
             )[0]
         more = [net.parameter("vectors", attention.vectors)] if attention.vectors else []
         if attention.indexer is not None:
             more.append(_chosen(net, x, source, attention.indexer, cache))
-        scores = batch * attention.heads * sequence * seen
+        scores = batch * attention.heads * sequence * keys
         context = _attended(
             net, [query, expanded, latent, *more], [], scores, attention.heads, width, attention.value_width
         )
@@ -450,12 +450,12 @@ def _chosen(net: NetworkBuilder, x: Tensor, source: Tensor, indexer: Indexer, ca
         query = net.linear(source, indexer.heads * indexer.width, "query", bias=False)
         key = scaled(net, net.linear(x, indexer.width, "key", bias=False), "key_norm", 2 * indexer.width)
         weights = net.linear(x, indexer.heads, "weights", bias=False)
-        seen = sequence if cache is None else cache.context
+        keys = sequence if cache is None else cache.context
         inputs = [query, key, weights]
         if cache is not None:
-            inputs.append(net.state("keys", batch, seen, indexer.width, element_bytes=cache.element_bytes))
-        scores = batch * sequence * seen * indexer.heads
-        shape = (batch, sequence, min(indexer.chosen, seen))
+            inputs.append(net.state("keys", batch, keys, indexer.width, element_bytes=cache.element_bytes))
+        scores = batch * sequence * keys * indexer.heads
+        shape = (batch, sequence, min(indexer.chosen, keys))
         return net.operator("top_k", inputs, [shape], multiply_adds=scores * (indexer.width + 1), flops=6 * scores)[0]
 
 

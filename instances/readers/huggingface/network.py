@@ -63,12 +63,12 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
         if fields.word("window_before") and fields.has(fields.words["window_before"]):
             window = fields.whole(fields.words["window_before"]) + 1
     scale = 2 if fields.word("norm") == "layer" else 1
-    each, _, condition = str(fields.word("query_norm") or "").partition(" if ")
-    norms = {"head": (width, width), "full": (heads * width, key_heads * width)}.get(each)
-    norms = norms or ((heads * width, key_heads * width) if each == "heads" else (0, 0))
+    scope, _, condition = str(fields.word("query_norm") or "").partition(" if ")
+    norms = {"head": (width, width), "full": (heads * width, key_heads * width)}.get(scope)
+    norms = norms or ((heads * width, key_heads * width) if scope == "heads" else (0, 0))
     if condition and not fields.truth(condition):
         norms = (0, 0)
-    if each == "heads":
+    if scope == "heads":
         scale = 1
     sinks = fields.word("sinks")
     vectors = heads if sinks is True or (sinks == "window" and window) else 0
@@ -93,10 +93,10 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
 
 def _gate(fields: Fields, heads: int, width: int) -> int:
     """Width of the gate on the outputs of attention, 0 without one."""
-    each, _, condition = str(fields.word("gate") or "").partition(" if ")
-    if not each or (condition and not fields.truth(condition)):
+    scope, _, condition = str(fields.word("gate") or "").partition(" if ")
+    if not scope or (condition and not fields.truth(condition)):
         return 0
-    return heads if each == "head" else heads * width
+    return heads if scope == "head" else heads * width
 
 
 def _head_width(fields: Fields, hidden: int, heads: int) -> int:

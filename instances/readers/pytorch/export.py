@@ -231,8 +231,8 @@ def from_exported_program(
     from instances.readers.pytorch.sizes import fix_sizes, observed_sizes, open_sizes
 
     program = decompose(program)
-    seen = {} if example is None or not open_sizes(program) else observed_sizes(program, *example)
-    sizes = seen | dict(sizes or {})
+    example_sizes = {} if example is None or not open_sizes(program) else observed_sizes(program, *example)
+    sizes = example_sizes | dict(sizes or {})
     fix_sizes(program, sizes)
     flow = Dataflow(program)
     if not flow.operators:

@@ -95,9 +95,9 @@ class _Observer(Interpreter):
         result = super().run_node(n)
         real = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         for tensor, output in zip(_tensors(n), real, strict=False):
-            for size, seen in zip(tensor.shape, output.shape, strict=False):
+            for size, actual in zip(tensor.shape, output.shape, strict=False):
                 if not isinstance(size, int) and size.node.expr.is_Symbol:
-                    self.sizes.setdefault(str(size.node.expr), int(seen))
+                    self.sizes.setdefault(str(size.node.expr), int(actual))
         return result
 
 

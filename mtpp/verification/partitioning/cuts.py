@@ -68,10 +68,10 @@ class BlockCuts:
         pairs: Iterable[tuple[int, int]] = (),
         parts: Sequence[Fraction] = _ALL_OR_NONE,
     ) -> None:
-        both = [pair for u, v in pairs for pair in ((u, v), (v, u))]
+        directed = [pair for u, v in pairs for pair in ((u, v), (v, u))]
         self._n = exact.n
         self._weights = np.full(exact.n, SHARE) if weights is None else np.array(weights, dtype=np.int64)
-        self._apart = rows_of_pairs(exact.n, both)
+        self._apart = rows_of_pairs(exact.n, directed)
         counted = parts if exact.may_overflow else (Fraction(0),)
         networks = [_network(exact, goal / exact.unit, part) for part in counted]
         self._networks = [network for network in networks if network is not None]

@@ -471,8 +471,8 @@ def _pairs_lead_below(prices: BlockPrices, ideals: Sequence[int], goal: Fraction
         for end, block in prices.blocks_from(ideals[i], rows):
             j, (received, sent) = place[end], prices.moved(ideals[i], end)
             accepted = sum(size for readers, size in handed if readers & block.nodes)
-            asked = ((maker, size) for maker, readers, size in prices.crossing(end) if readers & first[j])
-            announced = sum(size for maker, size in asked if maker & block.nodes)
+            crossing = ((maker, size) for maker, readers, size in prices.crossing(end) if readers & first[j])
+            announced = sum(size for maker, size in crossing if maker & block.nodes)
             for t, cost in enumerate(prices.costs(block)):
                 if cost is not None:
                     price = cost * units[t] + (received - accepted) * into[t] + (sent - announced) * out[t]

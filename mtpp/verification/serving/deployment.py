@@ -372,20 +372,20 @@ def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, F
     for vector in sorted(fleets[False], key=sum)[1:]:
         if sum(vector) == 1:
             s = vector.index(1)
-            some = [
+            candidates = [
                 (prompts, tokens, min(needed, _stays_within(question, s, tokens * PICO, prompts * PICO) / PICO))
                 for prompts, tokens in zip(parts[True][s], reversed(parts[False][s]), strict=True)
             ]
         else:
-            some = [(fleets[True][vector], none, none), (none, fleets[False][vector], none)]
+            candidates = [(fleets[True][vector], none, none), (none, fleets[False][vector], none)]
             for part in product(*(range(count + 1) for count in vector)):
                 clock.raise_if_late()
                 rest = tuple(map(int.__sub__, vector, part))
                 if any(part) and any(rest):
-                    some += [
+                    candidates += [
                         (a + x, b + y, min(needed, c + z)) for a, b, c in triples[part] for x, y, z in triples[rest]
                     ]
-        triples[vector] = list(_unbeaten(some))
+        triples[vector] = list(_unbeaten(candidates))
     return max(
         _rate_of_pools(question, tokens * PICO, prompts * PICO, within * PICO) / PICO
         for prompts, tokens, within in triples[whole]
@@ -394,14 +394,14 @@ def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, F
 
 def _unbeaten(triples: list[_Triple]) -> Iterator[_Triple]:
     """Pareto front of triples: those that no other triple equals or exceeds in all three numbers."""
-    seen: list[tuple[Fraction, Fraction]] = []  # of those before: tokens fall, and what stays within rises
+    front: list[tuple[Fraction, Fraction]] = []  # of those before: tokens fall, and what stays within rises
     for prompts, tokens, within in sorted(set(triples), reverse=True):
-        place = bisect_right(seen, -tokens, key=lambda row: -row[0])  # those before it have as many tokens
-        if place and seen[place - 1][1] >= within:
+        place = bisect_right(front, -tokens, key=lambda row: -row[0])  # those before it have as many tokens
+        if place and front[place - 1][1] >= within:
             continue
         yield prompts, tokens, within
-        seen = [row for row in seen if row[0] > tokens or row[1] > within]
-        insort(seen, (tokens, within), key=lambda row: -row[0])
+        front = [row for row in front if row[0] > tokens or row[1] > within]
+        insort(front, (tokens, within), key=lambda row: -row[0])
 
 
 def _chain_rates(stages: ExactStages, proofs: Value, clock: Clock) -> tuple[dict[_Devices, Fraction], int] | str:

@@ -240,8 +240,8 @@ def caches_of(stated: StatedServing, stage: LayerRange) -> list[tuple[float, flo
 
 def held(stated: StatedServing, caches: list[tuple[float, float]], context: int) -> list[Fraction]:
     """Bytes of the first 0, 1, … caches of all batches in flight at a context."""
-    each = (Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches)
-    return [batches(stated) * size for size in accumulate(each, initial=Fraction(0))]
+    layer_bytes = (Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches)
+    return [batches(stated) * size for size in accumulate(layer_bytes, initial=Fraction(0))]
 
 
 def holds(stated: StatedServing, stage: LayerRange, context: int) -> bool:

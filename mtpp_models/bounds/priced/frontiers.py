@@ -121,8 +121,8 @@ def _order(instance: Instance) -> list[int] | None:
     following: set[int] = set()
     while coming:
         best: tuple[tuple[int, int, int, int], list[int]] | None = None
-        some = sorted(following, key=lambda v: (left[v], v))[:_NEXT]
-        for v in some or [min(coming, key=lambda v: (comparable[v], v))]:
+        candidates = sorted(following, key=lambda v: (left[v], v))[:_NEXT]
+        for v in candidates or [min(coming, key=lambda v: (comparable[v], v))]:
             stay = [u for u in frontier if left[u] > (u in beside[v])]
             stay += [v] if left[v] else []
             pairs = int(apart[np.ix_(stay, stay)].sum()) // 2
@@ -187,13 +187,13 @@ def _steps(instance: Instance, order: list[int]) -> list[Step] | None:
             if c < 0 or (last[c - n] if c >= n else max((place[u] for u in before[c] | behind[c]), default=-1)) > at
         ]
         columns, rows = [columns[i] for i in kept], np.ascontiguousarray(np.concatenate(parts)[:, kept])
-        _, some, target = np.unique(rows.view(f"V{len(kept)}")[:, 0], return_index=True, return_inverse=True)
+        _, firsts, target = np.unique(rows.view(f"V{len(kept)}")[:, 0], return_index=True, return_inverse=True)
         ways += len(rows)
-        if len(some) > _MOST_STATES or ways > _MOST_WAYS:
+        if len(firsts) > _MOST_STATES or ways > _MOST_WAYS:
             return None
         step, by_ways = _grouped(v, target, np.concatenate(sources), np.concatenate(joins), np.concatenate(fees))
         steps.append(step)
-        states = rows[some[by_ways]]
+        states = rows[firsts[by_ways]]
     return steps
 
 

@@ -158,8 +158,8 @@ class BlockTree:
         """Explore `budget` nodes of each part; return the first block below the goal, or None."""
         self._share()
         busy = [part for part in self._parts if part.open]
-        each = map if len(busy) == 1 else pool.map
-        blocks = list(each(lambda part: part.explore(self._question, budget), busy))
+        apply = map if len(busy) == 1 else pool.map
+        blocks = list(apply(lambda part: part.explore(self._question, budget), busy))
         if not all(part.make_room() for part in busy):
             self._begin()
             return None

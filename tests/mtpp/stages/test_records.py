@@ -39,7 +39,7 @@ def test_a_tensor_lies_in_shared_memory_once() -> None:
     first = ([Received(given, None)], [Sent(between, (1,))])
     last = ([Received(given, None), Received(between, 0)], [])
     layout = Layout([first, last], slots=3, samples=5, requests=7)
-    assert set(layout.given) == {"x"}
+    assert set(layout.inputs) == {"x"}
     assert set(layout.made) == {(0, "y")}
     assert layout.bytes == pytest.approx(5 * 64 + 3 * 128 + 2 * 7 * 3 * 8, abs=2 * 64)
 

@@ -362,8 +362,8 @@ def _adding_up(setting: Setting) -> Fraction:
             cards = min(copies // 2, servers.size // t)
             rate = Fraction(servers.reached) * min(Fraction(servers.inner), cards * Fraction(servers.outer))
             ring = numbers * (copies - 1) / copies / rate
-            both = Fraction(way.forward) + Fraction(way.input_backward) + Fraction(way.weight_backward)
-            totals[0].append(t * (setting.M * both + summed * ring))
+            passes = Fraction(way.forward) + Fraction(way.input_backward) + Fraction(way.weight_backward)
+            totals[0].append(t * (setting.M * passes + summed * ring))
             totals[1].append(t * (setting.M * meanwhile + summed) * ring)
         computed, sent = computed + min(totals[0]), sent + min(totals[1])
     return max(computed, sent) / setting.K
