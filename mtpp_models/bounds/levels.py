@@ -1,10 +1,12 @@
 r"""Lower bound on the bottleneck by what blocks can hold up to each node of a path.
 
+A relaxation of the dynamic program over ideals, for tight memory: of an ideal it keeps only its level.
+
 **Levels.** Let :math:`w_1, \dots, w_m` lie on one path of the graph. What the first blocks of a partition hold together
-is closed under predecessors; call it a front. Its level is 0 without nodes, m + 2 with all nodes, and else 1 and the
-number of :math:`w_j` in it. A front of level ℓ *must* hold :math:`w_{ℓ-1}` and all before it, and *may* hold what is
-neither :math:`w_ℓ` nor behind it. So a block between fronts of levels a and b must hold the nodes that no front of
-level a may and each front of level b must, and may hold those that some front of level b may and not all of level a
+is closed under predecessors, an ideal; call it a front. Its level is 0 without nodes, m + 2 with all nodes, and else 1
+and the number of :math:`w_j` in it. A front of level ℓ *must* hold :math:`w_{ℓ-1}` and all before it, and *may* hold
+what is neither :math:`w_ℓ` nor behind it. So a block between fronts of levels a and b must hold the nodes that no front
+of level a may and each front of level b must, and may hold those that some front of level b may and not all of level a
 must.
 
 **Cost of a block.** A block S from level a to level b costs at least what it must hold costs by work and bytes alone.
@@ -22,8 +24,9 @@ is live while :math:`w_j` runs, or sent or received, unless it passes S by (`_Le
     \mathrm{work}(S) + \tfrac1B \mathrm{held}(S) &< T + \tfrac1B M - \mathrm{comm}(a, b) - \tfrac1B \mathrm{peak}(a, b).
 
 Where the memory is a hard limit, :math:`\mathrm{held}(S) \le M - \mathrm{peak}(a, b)` besides.
-A dynamic program over the number of blocks and the level adds up the most that fronts can hold. No partition costs less
-than T if that is less than what they must hold, at the latest at level m + 2.
+A dynamic program over the number of blocks and the level adds up the most that fronts can hold, and drops a level
+where that is less than what they must hold. No partition costs less than T if level m + 2 is dropped for k blocks, and
+bisection finds the largest such T.
 
 Of a parameter with several users, those of a chain hold a copy each: one lies behind the other, and the two with all
 between them do not fit or cost T or more by work and bytes, so that no two of them share a block. Where a block must
