@@ -175,11 +175,12 @@ class FlowInstance(QuestionRecord):
 
     @property
     def terms(self) -> str:
-        """Text on the steps' dimensions and the batches in flight; without steps, on caches that do not count."""
+        """Text on the dimensions of steps and the batches in flight; without steps, on caches that do not count."""
         if self.steps is None:
             return WITHOUT_WAITING
         dims, in_flight = ", ".join(f"{name} {size}" for name, size in self.steps.dims.items()), self.steps.in_flight
-        return f"{dims}, {'any number of' if in_flight is None else in_flight} batches in flight"
+        turns = f"{'any number of' if in_flight is None else in_flight} batches in flight"
+        return f"{dims}, layers without embeddings and head, {turns}"
 
     def of_devices(self, numbers: IntArray) -> FlowInstance:
         """The question of some of the devices."""

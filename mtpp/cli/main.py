@@ -252,10 +252,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if isinstance(error, SolverNotAvailableError | WorkersLostError):
             return complain(str(error), NO_SOLVER)
+        if _interrupted(error):
+            return INTERRUPTED
         if os.environ.get("MTPP_DEBUG"):
             raise
         fault = f"{type(error).__name__}: {error}"
         return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C caused it: modules of compiled code whose import it ends make errors of another class of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _usage(error: Any) -> str:

@@ -69,7 +69,8 @@ def explain(
     if isinstance(findings, Findings):
         _show_partition(findings, text, result, printing)
     else:
-        printing.say(left_aligned([*replace(result, notes=())._facts().items()]))
+        facts = replace(result, notes=())._facts()  # what was read took no method and no time, and proves nothing now
+        printing.say(left_aligned([fact for fact in facts.items() if fact[0] not in ("method", "status", "seconds")]))
         printing.notes(result)
         printing.detail(text, question_line(result.instance))
         printing.document(lambda: result_summary(result) | {"sentences": sentences, "notes": list(result.notes)})

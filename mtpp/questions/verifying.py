@@ -80,7 +80,10 @@ class UserGraph:
 
     def of_placement(self, instance: PlacementInstance) -> str | None:
         """How the graph of a placement differs from the caller's; None if it does not."""
-        loaded, devices = self._loaded(), self._words.get("devices")
+        from instances.placement.networks import family_graph
+
+        family = family_graph(self._graph) if isinstance(self._graph, str) else None
+        loaded, devices = family or self._loaded(), self._words.get("devices")
         fault = _other_graph(instance.graph, loaded)
         if fault is not None or devices is None:
             return fault
@@ -245,12 +248,17 @@ def compare_flow(stated: Envelope, statements: Mapping[str, Any], graph: UserGra
     return Comparisons(words | _with_graph(graph, lambda graph: graph.of_flow(stated.instance)), ())
 
 
+def without_graph(name: str) -> InputError:
+    """The error that a keyword argument was given without the graph with which it is compared."""
+    return InputError(f"{word(name)} is compared together with {word('graph')} alone; give that, too.")
+
+
 def _by_graph(graph: UserGraph | None, names: Iterable[str]) -> Compare:
     """For each keyword that is compared as part of the graph, a function that raises an error without a graph."""
 
     def compare(name: str) -> str | None:
         if graph is None:
-            raise InputError(f"{word(name)} is compared together with {word('graph')} alone; give that, too.")
+            raise without_graph(name)
         return None
 
     return {name: partial(compare, name) for name in names}

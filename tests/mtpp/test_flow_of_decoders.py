@@ -118,7 +118,7 @@ def test_bug_waiting_sequences_held_no_caches(tmp_path: Path) -> None:
     assert [(turns.in_flight, turns.sizes.tolist()) for turns in answer.turns] == [(2, [15, 15])]
     assert answer.flow == pytest.approx(278.7456, rel=1e-6)
     assert result.proved
-    assert result.notes[-1].endswith("any number of batches in flight")
+    assert result.notes[-1].endswith("layers without embeddings and head, any number of batches in flight")
     verdict = verify(read_json(result.save(tmp_path / "flow.json")))
     assert verdict.faults == ()
     assert float(verdict.proved_ratio or 0) == pytest.approx(1.0)

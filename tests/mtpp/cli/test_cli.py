@@ -247,6 +247,21 @@ def test_ctrl_c_prints_what_is_known(verb: str, folder: Path) -> None:
     assert json.loads(Path("o.json").read_text())["format"].startswith("mtpp-")
 
 
+def test_bug_ctrl_c_while_compiled_code_is_imported_was_an_internal_fault(tmp_path: Path) -> None:
+    """Such a module makes an ImportError of it, as pybind11 does."""
+    site = tmp_path / "verbs-1.0.dist-info"
+    site.mkdir()
+    (site / "METADATA").write_text("Metadata-Version: 2.1\nName: verbs\nVersion: 1.0\n")
+    (site / "entry_points.txt").write_text("[mtpp.commands]\nload = verbs:load\n")
+    (tmp_path / "verbs.py").write_text(
+        "def load() -> None:\n    try:\n        raise KeyboardInterrupt\n    except KeyboardInterrupt as heard:\n"
+        "        raise ImportError('initialization failed') from heard\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "mtpp", "load"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_costs_of_a_profile_take_bandwidth_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Edge costs are read with bandwidth 1: no partition of gnmt for k = 2 beats the published optimum."""
     file = data / "msr" / "gnmt_layer_inference.json"

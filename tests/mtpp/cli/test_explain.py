@@ -197,3 +197,15 @@ def test_whatever_a_stranger_writes_has_a_short_answer(
     """One of the exit codes, and no fault of this project."""
     assert main(["explain", write(tmp_path, forged), "--time-limit", "0.05"]) in (0, 1, 2)
     assert "internal fault" not in capsys.readouterr().err
+
+
+def test_bug_a_stated_optimum_of_other_problems_was_called_feasible(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table said so above the sentence that it is optimal, as the file states."""
+    assert mtpp("place nmt-0 -k 1 --time-limit 2 --out q.json") == 0
+    capsys.readouterr()
+    assert mtpp("explain q.json") == 0
+    out = capsys.readouterr().out
+    assert "It is optimal: any answer takes" in out
+    assert "feasible" not in out

@@ -11,6 +11,8 @@ from certificates import PLAIN, check, entry, settle
 from command_line import mtpp
 from forging import write
 
+import mtpp as api
+from instances.errors import InputError
 from instances.json_files import write_json
 from mtpp.cli.main import main
 
@@ -102,3 +104,23 @@ def test_what_plan_and_place_write_is_verified(folder: Path, capsys: pytest.Capt
     assert "it is not bert-base: 27 layers against" in capsys.readouterr().err
     assert mtpp("verify p.json --graph simulation") == 1
     assert "it is not simulation: network is paper, you ask for shared" in capsys.readouterr().err
+
+
+def test_bug_words_that_read_a_graph_were_passed_over_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another batch or width than that of the file was neither compared nor refused."""
+    file = write(tmp_path, PLAIN)
+    for words in ("--dim batch=8", "--weights w.safetensors", "--training", "--level layer", "--peak-flops 1e15"):
+        assert mtpp(f"verify {file} {words}") == 2
+        assert f"{words.split()[0]} is compared together with --graph alone" in capsys.readouterr().err
+    with pytest.raises(InputError, match="dims is compared together with graph alone"):
+        api.verify(file, dims={"batch": 8})
+
+
+def test_bug_the_graph_of_a_family_was_no_graph_to_compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`mtpp place nmt-0` takes the name, and so does `mtpp verify`."""
+    assert mtpp("place nmt-0 -k 2 --method ordered --time-limit 2 --out q.json") == 0
+    assert mtpp("verify q.json --graph nmt-0 -k 2") == 0
+    assert mtpp("verify q.json --graph nmt-1 -k 2") == 1
+    assert "it is not nmt-1: " in capsys.readouterr().err
