@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from instances.errors import InputError
+from instances.errors import WordError
 
 #: The phase in which the clock stood still.
 COMPILE = "compile"
@@ -113,7 +113,7 @@ class Deadline:
             If the limit is negative, infinite or no number.
         """
         if time_limit is not None and not 0 <= time_limit < math.inf:
-            raise InputError(f"The time limit is {time_limit}; it must be finite, 0 seconds or more.")
+            raise WordError("time_limit", time_limit, "it must be finite, 0 seconds or more.")
         end = math.inf if time_limit is None else CLOCK.now() + time_limit
         return cls(end, interrupted or threading.Event())
 

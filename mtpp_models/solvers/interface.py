@@ -11,7 +11,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from instances import InputError
 from instances.deadline import Deadline
 from instances.errors import WordError, said, word
 
@@ -105,13 +104,13 @@ class SolveOptions:
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
-            raise InputError(f"The time limit is {self.time_limit}; it must be positive and finite.")
+            raise WordError("time_limit", self.time_limit, "it must be positive and finite.")
         if not 0 <= self.gap < 1:
-            raise InputError(f"The gap is {self.gap}; it must be at least 0 and below 1.")
+            raise WordError("gap", self.gap, "it must be at least 0 and below 1.")
         if not 1 <= self.threads <= _MOST_THREADS:
-            raise InputError(f"There are {self.threads} threads; use 1 to {_MOST_THREADS}.")
+            raise WordError("threads", self.threads, f"use 1 to {_MOST_THREADS}.")
         if not 0 <= self.seed < 2**31:
-            raise InputError(f"The seed is {self.seed}; it must be at least 0 and below 2^31.")
+            raise WordError("seed", self.seed, "it must be at least 0 and below 2^31.")
         for name, value in self.solver_options.items():
             is_number = isinstance(value, int | float) and math.isfinite(value)
             if not (isinstance(name, str) and name and (isinstance(value, str) or is_number)):

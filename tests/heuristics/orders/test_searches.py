@@ -73,7 +73,7 @@ def test_evolution_finds_the_minimum_of_a_sum() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (lambda: Limits(Deadline.after(-1)), "time limit is -1"),
+        (lambda: Limits(Deadline.after(-1)), "time_limit=-1: "),
         (lambda: Limits(Deadline.after(float("nan"))), "nan"),
         (lambda: Limits(evaluations=0), "at least 1"),
     ],

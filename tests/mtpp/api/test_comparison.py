@@ -94,7 +94,7 @@ def test_one_node_and_a_name_with_markup() -> None:
         ({"k": 0}, "k=0: the number of blocks"),
         ({"graphs": "quick", "bandwidth": 3}, "has its own bandwidths"),
         ({"jobs": 0}, "use from 1 to"),
-        ({"gap": 2}, "The gap is 2"),
+        ({"gap": 2}, "gap=2: "),
     ],
 )
 def test_what_is_refused_is_refused_before_any_run(words: dict[str, Any], message: str, tmp_path: Path) -> None:

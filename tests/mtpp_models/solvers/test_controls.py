@@ -20,11 +20,11 @@ from mtpp_models.solvers.modeling import pyo
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"time_limit": 0}, "time limit is 0"),
-        ({"time_limit": float("nan")}, "time limit is nan"),
-        ({"gap": 1.5}, "gap is 1.5"),
-        ({"threads": 0}, "0 threads"),
-        ({"seed": -1}, "seed is -1"),
+        ({"time_limit": 0}, "time_limit=0: "),
+        ({"time_limit": float("nan")}, "time_limit=nan: "),
+        ({"gap": 1.5}, "gap=1.5: "),
+        ({"threads": 0}, "threads=0: "),
+        ({"seed": -1}, "seed=-1: "),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
