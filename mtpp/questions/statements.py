@@ -40,7 +40,7 @@ from mtpp.questions.partitioning import (
 )
 from mtpp.questions.planning import PlanStepWords, load_cluster
 from mtpp.questions.serving import ServersLike, TrafficWords, degrees_of, priced, servers_of
-from mtpp.questions.words import LIMITS, MACHINES, Word, words_of
+from mtpp.questions.words import LIMITS, MACHINES, Word, without_defaults, words_of
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes, parse_counts, parse_seconds
 
 #: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
@@ -49,8 +49,9 @@ Compare = dict[str, Callable[[], str | None]]
 _HASH = re.compile(rf"{HASH}[0-9a-f]{{16,64}}")
 
 
+@without_defaults
 class StatementWords(GridWords, PlanStepWords, TrafficWords, total=False):
-    """A caller's statements on a question; those left at their defaults are not compared."""
+    """A caller's statements on a question; others are not compared."""
 
     question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", basic=True)]
     k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", basic=True)]

@@ -68,7 +68,8 @@ class UserGraph:
 
     def __init__(self, graph: GraphLike, words: VerifyWords) -> None:
         self.name = fspath(graph) if isinstance(graph, str | PathLike) else "the given graph"
-        self._graph, self._words = graph, words
+        self._graph = graph
+        self._words: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
         self._read: dict[Any, Any] = {}
 
     def of_partition(self, instance: Instance) -> str | None:

@@ -10,7 +10,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, wraps
 from os import PathLike
 from pathlib import Path
@@ -92,6 +92,14 @@ def words_of(kind: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Word]]:
         plain, word = get_args(hint)
         words[name] = (plain, word)
     return words
+
+
+def without_defaults(kind: type[W]) -> type[W]:
+    """Decorate a `TypedDict` whose keyword arguments are None unless somebody states them."""
+    for name, (hint, word) in words_of(kind).items():
+        kind.__annotations__[name] = Annotated[hint | None, replace(word, default=None)]
+    words_of.cache_clear()
+    return kind
 
 
 def types_of(hint: Any) -> set[Any]:

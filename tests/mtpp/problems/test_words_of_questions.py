@@ -214,9 +214,12 @@ def test_all_that_is_hashed_of_a_plan_is_compared_with_its_graph() -> None:
     assert fault == "question.graph: it is not gpt2: network is shared, you ask for paper"
 
 
-def test_words_that_make_a_question_need_its_graph() -> None:
+@pytest.mark.parametrize("words", [{"tp": "2"}, {"zero": "1"}, {"checkpoint": "auto"}])
+def test_words_that_make_a_question_need_its_graph(words: dict[str, Any]) -> None:
+    """A default that is stated is a statement, too."""
     question = asked("gpt2", "2x2", global_batch=2, **_TRAINING).instance
     stated = object.__new__(PROBLEMS.of(question).stated[0].load())
     stated.__dict__.update(instance=question, file="answer.json")
-    with pytest.raises(InputError, match="tp is compared together with graph alone; give that, too"):
-        differences(stated, None, checked(VerifyWords, {"tp": "2"}))
+    (name,) = words
+    with pytest.raises(InputError, match=f"{name} is compared together with graph alone; give that, too"):
+        differences(stated, None, checked(VerifyWords, words))
