@@ -47,6 +47,20 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
     assert mtpp("verify plan.json") == 1
 
 
+def test_recomputation_counts_as_use_of_the_hardware_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """About a third more where all forward passes run twice, nothing where none does."""
+    rates = {}
+    for way in ("full", "none"):
+        assert mtpp(f"{SMALL} --fix pp=4,tp=1 --checkpoint {way}") == 0
+        (numbers,) = re.findall(
+            r"^use +(.*)% of .* about (.*)% with recomputation", capsys.readouterr().out, re.MULTILINE
+        )
+        useful, hardware = map(float, numbers)
+        rates[way] = hardware / useful
+    assert rates["none"] == 1
+    assert 1.25 < rates["full"] < 1.4
+
+
 def test_python_takes_the_same_words(folder: Path) -> None:
     """Degrees are numbers, or texts with several."""
     words = {"bandwidth": "300GB/s", "micro_batch": 1, "zero": 1, "tp": "1,2", "sequence": 256}
