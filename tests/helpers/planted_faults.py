@@ -56,7 +56,7 @@ write_json(sys.argv[2], certificate_document([Result(sys.argv[1], placement.inst
 # And for serving fronts.
 USE_SERVING = """
 import sys
-from instances import Platform
+from instances import Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.json_files import write_json
 from instances.runtimes import RUNTIMES
