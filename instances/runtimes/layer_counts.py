@@ -94,6 +94,11 @@ class ServerStages(NamedTuple):
             )
         return next(iter(degrees))
 
+    def check_single_devices(self, runtime: str) -> None:
+        """Raise an `InputError` if devices share the layers of a stage."""
+        if set(self.degrees) != {1}:
+            raise InputError(f"{runtime} has no stages with tensor degrees; this cut has {max(self.degrees)}.")
+
 
 def _visible(deployment: ServerStages) -> str:
     """The environment variable that puts devices in the order of the stages; empty if it is not needed."""
@@ -156,8 +161,7 @@ def llama_words(deployment: ServerStages) -> str:
     i / (n + 1). What comes before the layers stays on the host. Empty stages take no device. Devices of other hosts are
     numbered in the order of their servers. A cache has a multiple of 256 tokens for each sequence.
     """
-    if set(deployment.degrees) != {1}:
-        raise InputError(f"llama-cpp has no stages with tensor degrees; this cut has {max(deployment.degrees)}.")
+    deployment.check_single_devices("llama-cpp")
     counts = list(deployment.layers)
     counts[deployment.head] += 1
     words = ["-ngl", "999", "-sm", "layer", "-ts", _listed(filter(None, counts))]
@@ -185,8 +189,7 @@ def exo_words(deployment: ServerStages) -> str:
 
     Stages are the nodes of its ring in their order. A placement on another number of nodes is refused.
     """
-    if set(deployment.degrees) != {1}:
-        raise InputError(f"exo has no stages with tensor degrees; this cut has {max(deployment.degrees)}.")
+    deployment.check_single_devices("exo")
     stages = len(deployment.layers)
     layers = (
         f"[{_listed(deployment.layers)}] as $n | {{instance: map_values(.shardAssignments.runnerToShard |= "

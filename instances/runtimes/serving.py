@@ -20,14 +20,7 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.partitioning.stated import ServedDecoder
-from instances.runtimes.layer_counts import (
-    ServerStages,
-    exo_words,
-    llama_words,
-    sglang_words,
-    tensorrt_words,
-    vllm_words,
-)
+from instances.runtimes.layer_counts import LAYER_COUNTS, ServerRuntime, ServerStages
 from instances.runtimes.layers import Cut, LayerCut, LayerStack
 from instances.runtimes.runtime import LayerRuntime, NodeRuntime, Runtime
 from instances.serving.answer import Deployment, ServedChain
@@ -304,13 +297,7 @@ OPENVINO = NodeRuntime(
 # Deployments in the words of runtimes: what starts each chain that differs, with its devices as a comment.
 
 
-_WORDS = {
-    "vllm": vllm_words,
-    "sglang": sglang_words,
-    "tensorrt-llm": tensorrt_words,
-    "llama-cpp": llama_words,
-    "exo": exo_words,
-}
+_WORDS = {runtime.name: runtime.words for runtime in LAYER_COUNTS if isinstance(runtime, ServerRuntime)}
 
 
 def writers(*runtimes: Runtime) -> dict[str, Callable[[Deployment], str]]:

@@ -73,7 +73,9 @@ def levels(start: Partition, deadline: Deadline | None = None) -> Result:
     it is the bound *simple*.
     """
     instance, deadline = start.instance, deadline or Deadline()
-    cutoff = min(start.bottleneck, start.under(replace(instance, fit=False)).bottleneck)  # finite if it does not fit
+    cutoff = start.bottleneck
+    if cutoff == np.inf:  # it does not fit
+        cutoff = start.under(replace(instance, fit=False)).bottleneck
     best, rate = simple_bound(instance), max(instance.bandwidths)
     memory_times = [kind.memory * (1.0 / rate) for kind in instance.machines.kinds]
     bound_by_memory = instance.limits_memory and rate < np.inf and np.isfinite(memory_times).all()
