@@ -12,6 +12,8 @@ from instances.errors import WordError
 
 #: The phase in which the clock stood still.
 COMPILE = "compile"
+#: Longest time that may be asked for [s]: eleven days. System calls wait for twice as much at most.
+LONGEST_TIME = 1e6
 
 
 class WorkClock:
@@ -88,6 +90,12 @@ class Stopwatch:
         return phases | ({COMPILE: still} if still > 0 else {})
 
 
+def refuse_no_time(name: str, seconds: float) -> None:
+    """Raise an `InputError` about the word `name` unless it is a time above 0 and up to `LONGEST_TIME` [s]."""
+    if not 0 < seconds <= LONGEST_TIME:
+        raise WordError(name, seconds, f"give more than 0 and at most {LONGEST_TIME:,.0f} seconds.")
+
+
 @dataclass(frozen=True)
 class Deadline:
     """Moment of `CLOCK`, or Ctrl-C, whichever comes first.
@@ -110,10 +118,10 @@ class Deadline:
         Raises
         ------
         InputError
-            If the limit is negative, infinite or no number.
+            If the limit is negative, more than `LONGEST_TIME`, or no number.
         """
-        if time_limit is not None and not 0 <= time_limit < math.inf:
-            raise WordError("time_limit", time_limit, "it must be finite, 0 seconds or more.")
+        if time_limit:
+            refuse_no_time("time_limit", time_limit)
         end = math.inf if time_limit is None else CLOCK.now() + time_limit
         return cls(end, interrupted or threading.Event())
 

@@ -352,7 +352,7 @@ def placed(
     on_fault: Callable[[SolverNotAvailableError], None] = ignore,
 ) -> PlacementResult:
     """As `place`, from keyword arguments that are already checked; listeners as for `answered`."""
-    search_only, limit, groups = words["search_only"], words["time_limit"], words["groups"]
+    search_only, groups = words["search_only"], words["groups"]
     if not search_only:
         solver = words["solver"]
         cp_version() if solver == CP_SOLVER else find_solver(
@@ -367,14 +367,14 @@ def placed(
 
     options = SolveOptions(
         words["solver"],
-        None if limit is None else limit if search_only else 2 * limit,
+        words["time_limit"],
         threads=words["threads"],
         seed=words["seed"],
         solver_options=words["solver_options"] or {},
         log=words["log"],
     )
     methods = placement_methods(instance, search, search_only=search_only)
-    answer = answered(instance, methods, options, on_progress, on_fault)
+    answer = answered(instance, methods, options if search_only else options.doubled(), on_progress, on_fault)
     answer = replace(answer, method=answer.parts[0].method)  # that of the search, which may have a new name
     return answer if grouping is None else answer.noted(f"searched with {grouping.graph.n} groups of nodes")
 

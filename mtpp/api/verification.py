@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Protocol, Unpack
 
+from instances.deadline import refuse_no_time
 from instances.errors import InputError, WordError, find, printable
 from instances.json_files import missing, read_json, read_text
 from instances.runtimes import RUNTIMES
@@ -184,8 +185,7 @@ def verified(file: Path, graph: UserGraph | None, words: VerifyWords) -> Verdict
     """
     refuse_model(file)
     limit = words["time_limit"]
-    if not 0 < limit < float("inf"):
-        raise WordError("time_limit", limit, "it must be positive and finite.")
+    refuse_no_time("time_limit", limit)
     options = {"rerun": words["rerun"], "time_limit": limit}
     verdict = run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
     compared, faults = differences(verdict.certificate, graph, words)

@@ -196,7 +196,7 @@ def certify_grid(
         If nothing fits.
     """
     provenance = {"planner": "grid", "time_limit": time_limit}
-    options = SolveOptions(time_limit=None if time_limit is None else 2 * time_limit)
+    options = SolveOptions(time_limit=time_limit).doubled()
     result = answered(question, _grid_methods(runtime, top, provenance), options, on_progress)
     return replace(result, method="grid", provenance=provenance)
 

@@ -7,7 +7,6 @@ import math
 import numbers
 import operator
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from typing import (
 import numpy as np
 
 from instances import ComputationGraph, Instance
+from instances.deadline import LONGEST_TIME
 from instances.errors import WordError, assuming, assumptions, one_of, unknown
 from instances.results import Result
 from mtpp.text.numbers import parse_dims, parse_options
@@ -351,7 +351,7 @@ def budgets_of(value: Any) -> list[float | None]:
     WordError
         If a budget is no number above 0.
     """
-    return list(_numbers("budgets", value, float, math.ulp(0.0), sys.float_info.max)) or [None]
+    return list(_numbers("budgets", value, float, math.ulp(0.0), LONGEST_TIME)) or [None]
 
 
 def _numbers(name: str, value: Any, kind: Callable[[Any], float], least: float, most: float) -> list[float]:
@@ -365,7 +365,7 @@ def _numbers(name: str, value: Any, kind: Callable[[Any], float], least: float, 
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if isinstance(item, bool) or not least <= number <= most:
-            kinds = "whole numbers from 0 on" if kind is operator.index else "numbers of seconds above 0"
+            kinds = "whole numbers from 0 on" if kind is operator.index else f"numbers of seconds above 0, at most {most:,.0f}"
             raise WordError(name, value, f"give {kinds}.")
         numbers.append(number)
     return list(dict.fromkeys(numbers))

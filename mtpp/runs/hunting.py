@@ -21,7 +21,8 @@ import numpy as np
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
-from instances.errors import MethodError, NothingFoundError, OneKindError, WordError
+from instances.deadline import refuse_no_time
+from instances.errors import MethodError, NothingFoundError, OneKindError
 from instances.graph.graph_file import save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.json_files import check_writable, write_json
@@ -491,8 +492,7 @@ def hunt_methods(
     InputError
         As `mtpp.runs.partition_job.run_methods`, if one cannot be loaded, and if the time is not positive.
     """
-    if not 0 < seconds < math.inf:
-        raise WordError("seconds", seconds, "give a number above 0.")
+    refuse_no_time("seconds", seconds)
     chosen, hunts = run_methods([*HEURISTICS, *MODELS] if methods == ["all"] else methods), list[Hunt]()
     try:
         for user_method in (method.user_method for method in chosen if method.user_method is not None):

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from instances.deadline import Deadline
+from instances.deadline import LONGEST_TIME, Deadline, refuse_no_time
 from instances.errors import WordError, said, word
 
 # Seconds that a solver is always given.
@@ -103,8 +103,8 @@ class SolveOptions:
     log: str | PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
-            raise WordError("time_limit", self.time_limit, "it must be positive and finite.")
+        if self.time_limit is not None:
+            refuse_no_time("time_limit", self.time_limit)
         if not 0 <= self.gap < 1:
             raise WordError("gap", self.gap, "it must be at least 0 and below 1.")
         if not 1 <= self.threads <= _MOST_THREADS:
@@ -118,6 +118,10 @@ class SolveOptions:
                 raise WordError("solver_options", option, "give names, and texts or finite numbers as their values.")
         if self.log is not None and Path(self.log).exists() and not Path(self.log).is_dir():
             raise WordError("log", self.log, "this is a file; name a folder for the output of the solver.")
+
+    def doubled(self) -> SolveOptions:
+        """These options with twice the time, half of which a search takes before the bounds."""
+        return self if self.time_limit is None else replace(self, time_limit=min(2 * self.time_limit, LONGEST_TIME))
 
     @property
     def identity(self) -> dict[str, Any]:

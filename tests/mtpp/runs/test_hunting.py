@@ -142,8 +142,9 @@ def test_the_verb_says_what_is_wrong_and_writes_it(
         ("{}:EVIL", {}, "There is no method 'EVIL'"),
         ("{}", {}, "name a method in it"),
         ("{}:two", {}, "two is a function, which searches, but does not take instance"),
-        ("kahn", {"seconds": 0}, "seconds=0: give a number above 0"),
-        ("kahn", {"seconds": float("nan")}, "give a number above 0"),
+        ("kahn", {"seconds": 0}, "seconds=0: give more than 0 and at most 1,000,000 seconds"),
+        ("kahn", {"seconds": float("nan")}, "seconds=nan: give more than 0"),
+        ("kahn", {"seconds": 1e308}, "give more than 0 and at most 1,000,000 seconds"),
     ],
 )
 def test_wrong_words_are_refused(file: str, method: str, words: dict[str, float], message: str) -> None:
