@@ -365,7 +365,7 @@ def _numbers(name: str, value: Any, kind: Callable[[Any], float], least: float, 
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if isinstance(item, bool) or not least <= number <= most:
-            kinds = "whole numbers from 0 on" if kind is operator.index else f"numbers of seconds above 0, at most {most:,.0f}"
-            raise WordError(name, value, f"give {kinds}.")
+            seconds = f"numbers of seconds above 0, at most {most:,.0f}"
+            raise WordError(name, value, f"give {'whole numbers from 0 on' if kind is operator.index else seconds}.")
         numbers.append(number)
     return list(dict.fromkeys(numbers))
