@@ -311,9 +311,9 @@ def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
         return _settings(runtime, answer)
     files = [
         StageFile(
-            name=stage.file.file,
-            inputs=tuple(received.tensor.name for received in stage.inputs),
-            outputs=tuple(sent.tensor.name for sent in stage.outputs),
+            name=stage.file,
+            inputs=tuple(received.name for received in stage.inputs),
+            outputs=tuple(sent.name for sent in stage.outputs),
         )
         for stage in manifest.stages
     ]
@@ -495,10 +495,10 @@ def _files(manifest: Manifest) -> list[list[str]]:
     return [
         [
             str(stage.block),
-            stage.file.file,
+            stage.file,
             str(stage.nodes),
-            ", ".join(received.tensor.name for received in stage.inputs),
-            ", ".join(sent.tensor.name for sent in stage.outputs),
+            ", ".join(received.name for received in stage.inputs),
+            ", ".join(sent.name for sent in stage.outputs),
             time_in_words(stage.time, "s"),
         ]
         for stage in manifest.stages

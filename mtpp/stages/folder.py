@@ -115,8 +115,8 @@ def record_samples(
         model_bytes = file.stat().st_size + sum((folder / name).stat().st_size for name in weight_files(model))
         job = StageJob(
             label="the whole model",
-            inputs=tuple(Received(tensor, None) for tensor in inputs),
-            outputs=tuple(Sent(tensor, ()) for tensor in outputs),
+            inputs=tuple(tensor.received(None) for tensor in inputs),
+            outputs=tuple(tensor.sent(()) for tensor in outputs),
             model=file,
             folder=Path(os.path.realpath(folder)),
             memory_limit=_PROCESS + _COPIES * model_bytes,
@@ -131,7 +131,7 @@ def record_samples(
             if [pipeline.memory.slot(ring, 0).tobytes() for ring in rings] != outputs_of[0]:
                 raise StageError(f"{job.label}: it gives something else each time.")
         target.write_bytes(b"".join(chain.from_iterable(outputs_of)))
-    return Samples(file_record(target), count, _SEED)
+    return Samples(**vars(file_record(target)), count=count, seed=_SEED)
 
 
 def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: int) -> None:
@@ -299,9 +299,9 @@ def _stages(cut: Cut, partition: Partition, path: Path, written: _Folder) -> tup
                 readers.setdefault((numbers[sender], spec.name), []).append(number)
     records = []
     for number, stage in enumerate(cut.stages):
-        outputs = [Sent(_record(spec), tuple(readers.get((number, spec.name), ()))) for spec in stage.sent]
+        outputs = [_record(spec).sent(tuple(readers.get((number, spec.name), ()))) for spec in stage.sent]
         inputs = [
-            Received(_record(spec), None if sender is None else numbers[sender]) for spec, sender in stage.received
+            _record(spec).received(None if sender is None else numbers[sender]) for spec, sender in stage.received
         ]
         records.append(_stage(number, stage, (inputs, outputs), partition, path, written))
     return tuple(records)
@@ -327,7 +327,7 @@ def _stage(
     block = stage.block
     return StageRecord(
         block=block,
-        file=file_record(file),
+        **vars(file_record(file)),
         weights=file_record(weights) if copied else None,
         nodes=len(stage.model.graph.node),
         inputs=tuple(tensors[0]),

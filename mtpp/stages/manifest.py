@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from instances.errors import InputError
 from instances.json_files import Value, check_readable, missing, read_json
+from instances.records import By, Named, read, written
 
 # Records of ``manifest.json`` in a folder of stages, ``mtpp-stages/2``.
 
@@ -36,81 +37,80 @@ ELEMENTS: dict[str, tuple[int, int, str | None]] = {
 }
 
 
-class _Members:
-    """Base of the records of the manifest: fields are members; those of a `file` are inlined."""
-
-    def document(self) -> dict[str, Any]:
-        """Members of the record in the manifest."""
-        members: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            document = _document(value)
-            members |= document if name == "file" and isinstance(document, dict) else {name: document}
-        return members
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MOST_STAGES = 256
+_MOST_SAMPLES = 16
+_MOST_BYTES = 2**48
+_PIECE = 2**20
 
 
-def _document(value: Any) -> Any:
-    """The value of a field as JSON."""
-    if isinstance(value, tuple):
-        return [_document(item) for item in value]
-    return value.document() if isinstance(value, _Members) else value
+def _plain_name(value: Value) -> str:
+    """The name of a file that lies in the folder itself."""
+    name = value.text()
+    if not _NAME.fullmatch(name) or ".." in name:
+        value.fail(f"'{name}' is no plain name of a file in this folder.")
+    return name
+
+
+def _element_name(value: Value) -> str:
+    """The name of an element type."""
+    return value.one_of(ELEMENTS)
 
 
 @dataclass(frozen=True)
-class FileRecord(_Members):
+class FileRecord:
     """A file of the folder."""
 
-    file: str
+    file: Annotated[str, By(_plain_name)]
     sha256: str
 
 
 @dataclass(frozen=True)
-class TensorRecord(_Members):
+class TensorRecord:
     """A tensor between stages, or an input or output of the whole model."""
 
     name: str
-    type: str  # one of `ELEMENTS`
+    type: Annotated[str, By(_element_name)]
     shape: tuple[int, ...]
+    bytes: int = field(default=-1, kw_only=True)  # that of type and shape, which is computed
 
-    @property
-    def bytes(self) -> int:
-        """Size [bytes]."""
-        return math.prod(self.shape) * ELEMENTS[self.type][1]
+    def __post_init__(self) -> None:
+        elements = math.prod(self.shape)
+        if min(self.shape, default=0) < 0 or elements > _MOST_BYTES:
+            raise InputError("this is no size of a tensor.")
+        size = elements * ELEMENTS[self.type][1]
+        if self.bytes not in (-1, size):
+            raise InputError(f"a tensor of this shape has {size} bytes.")
+        object.__setattr__(self, "bytes", size)
 
-    def document(self) -> dict[str, Any]:
-        """Members of the record in the manifest."""
-        return {**super().document(), "bytes": self.bytes}
+    def received(self, sender: int | None) -> Received:
+        """The tensor as an input of a stage."""
+        return Received(self.name, self.type, self.shape, sender)
+
+    def sent(self, readers: tuple[int, ...]) -> Sent:
+        """The tensor as an output of a stage."""
+        return Sent(self.name, self.type, self.shape, readers)
 
 
 @dataclass(frozen=True)
-class Received(_Members):
+class Received(TensorRecord):
     """Input of a stage."""
 
-    tensor: TensorRecord
-    sender: int | None  # the stage that it comes from; None for an input of the whole model
-
-    def document(self) -> dict[str, Any]:
-        """Members of the record in the manifest."""
-        return {**self.tensor.document(), "from": self.sender}
+    sender: Annotated[int | None, Named("from")]  # the stage that it comes from; None for an input of the whole model
 
 
 @dataclass(frozen=True)
-class Sent(_Members):
+class Sent(TensorRecord):
     """Output of a stage."""
 
-    tensor: TensorRecord
-    readers: tuple[int, ...]  # the stages that read it
-
-    def document(self) -> dict[str, Any]:
-        """Members of the record in the manifest."""
-        return {**self.tensor.document(), "to": list(self.readers)}
+    readers: Annotated[tuple[int, ...], Named("to")]  # the stages that read it
 
 
 @dataclass(frozen=True)
-class StageRecord(_Members):
+class StageRecord(FileRecord):
     """One stage: its files, its tensors and its predicted costs."""
 
     block: int  # of the partition; blocks without nodes are no stages
-    file: FileRecord
     weights: FileRecord | None  # beside the model, if it has weights in a file of their own
     nodes: int
     inputs: tuple[Received, ...]
@@ -121,25 +121,28 @@ class StageRecord(_Members):
     peak_bytes: float
     device: str | None = None  # kind of its device; None where all are alike
 
-    def document(self) -> dict[str, Any]:
-        """Members of the record in the manifest."""
-        members = super().document()
-        if self.device is None:
-            del members["device"]
-        return members
+    def __post_init__(self) -> None:
+        if not self.outputs:
+            raise InputError("the stage gives nothing.")
+        for name in ("time", "work", "parameter_bytes", "peak_bytes"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name}: the number is negative.")
 
 
 @dataclass(frozen=True)
-class Samples(_Members):
+class Samples(FileRecord):
     """Recorded outputs of the whole model for inputs generated from a seed."""
 
-    file: FileRecord
     count: int
     seed: int
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= _MOST_SAMPLES or self.seed < 0:
+            raise InputError(f"there are 1 to {_MOST_SAMPLES} samples, and no negative seed.")
+
 
 @dataclass(frozen=True)
-class Manifest(_Members):
+class Manifest:
     """The manifest of a model cut into stages."""
 
     model: str  # name of the whole model's file, which need not be here
@@ -157,15 +160,15 @@ class Manifest(_Members):
 
     def document(self) -> dict[str, Any]:
         """The JSON document of the file."""
-        return {"format": STAGES_FORMAT, **super().document()}
+        return {"format": STAGES_FORMAT, **written(self)}
 
     def files(self) -> Iterator[FileRecord]:
         """All files of the folder except the manifest."""
         yield self.certificate
         if self.samples is not None:
-            yield self.samples.file
+            yield self.samples
         for stage in self.stages:
-            yield stage.file
+            yield stage
             if stage.weights is not None:
                 yield stage.weights
 
@@ -176,17 +179,10 @@ class Manifest(_Members):
 # states; every tensor has a size; a stage reads from earlier ones alone.
 
 
+T = TypeVar("T", bound=TensorRecord)
+
 #: The file of a folder that says what is in it.
 MANIFEST = "manifest.json"
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_MOST_STAGES = 256
-_MOST_SAMPLES = 16
-_MOST_BYTES = 2**48
-_PIECE = 2**20
-_FILE = ("file", "sha256")
-
-T = TypeVar("T", TensorRecord, Received, Sent)
 
 
 def check_new_folder(folder: Path) -> None:
@@ -240,132 +236,52 @@ def file_record(path: Path) -> FileRecord:
 
 def _manifest(document: Value) -> Manifest:
     document.check_format(STAGES_FORMAT)
-    hashes = ("model_sha256", "graph_hash", "question_hash")
-    names = ("model", "k", "bandwidth", "bottleneck", "certificate", "samples", "inputs", "outputs", "stages")
-    fields = document.members(("format", *hashes, *names))
-    inputs = _by_name(map(_tensor, fields["inputs"].items()), fields["inputs"])
-    items = fields["stages"].items()
-    if not 1 <= len(items) <= _MOST_STAGES:
-        fields["stages"].fail(f"there are {len(items)} stages; a folder has 1 to {_MOST_STAGES}.")
-    stages: list[StageRecord] = []
-    senders: list[dict[str, TensorRecord]] = []  # by each stage so far
-    for item in items:
-        stages.append(_stage(item, senders, inputs))
-        senders.append({sent.tensor.name: sent.tensor for sent in stages[-1].outputs})
-    produced = {name: tensor for tensors in (*senders, inputs) for name, tensor in tensors.items()}
-    outputs = _by_name(map(_tensor, fields["outputs"].items()), fields["outputs"])
-    for name, tensor in outputs.items():
-        if produced.get(name) != tensor:
-            fields["outputs"].fail(f"no stage gives '{name}' with this type and shape.")
-    _check_readers(stages, fields["stages"])
-    manifest = Manifest(
-        model=fields["model"].text(),
-        model_sha256=fields["model_sha256"].text(),
-        graph_hash=fields["graph_hash"].text(),
-        question_hash=fields["question_hash"].text(),
-        k=fields["k"].whole(),
-        bandwidth=fields["bandwidth"].optional_number(),
-        bottleneck=fields["bottleneck"].number(),
-        certificate=_file(fields["certificate"], _FILE),
-        inputs=tuple(inputs.values()),
-        outputs=tuple(outputs.values()),
-        samples=None if fields["samples"].data is None else _samples(fields["samples"]),
-        stages=tuple(stages),
-    )
+    members = {name: member for name, member in document.data.items() if name != "format"}
+    stages = members.get("stages")
+    if isinstance(stages, list) and not 1 <= len(stages) <= _MOST_STAGES:
+        document.fail(f"there are {len(stages)} stages; a folder has 1 to {_MOST_STAGES}.")
+    manifest = read(Value(members, document.file), Manifest)
+    with document.refusing():
+        _check_tensors(manifest)
     files = [MANIFEST, *(record.file for record in manifest.files())]
     if len(set(files)) < len(files):
         document.fail("two things are in one file; split again.")
     return manifest
 
 
-def _stage(
-    item: Value, senders: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]
-) -> StageRecord:
-    names = (*_FILE, "block", "weights", "nodes", "inputs", "outputs", "time", "work", "parameter_bytes", "peak_bytes")
-    fields = item.members(names, ("device",))
-    received = _by_name((_received(field, senders, inputs) for field in fields["inputs"].items()), fields["inputs"])
-    sent = _by_name(map(_sent, fields["outputs"].items()), fields["outputs"])
-    if not sent:
-        fields["outputs"].fail("the stage gives nothing.")
-    numbers = {name: fields[name].number() for name in names[-4:]}
-    for name, number in numbers.items():
-        if number < 0:
-            fields[name].fail("the number is negative.")
-    return StageRecord(
-        block=fields["block"].whole(),
-        file=_file(item, names, ("device",)),
-        weights=None if fields["weights"].data is None else _file(fields["weights"], _FILE),
-        nodes=fields["nodes"].whole(),
-        inputs=tuple(received.values()),
-        outputs=tuple(sent.values()),
-        device=fields["device"].text() if "device" in fields else None,
-        **numbers,
-    )
-
-
-def _received(
-    field: Value, senders: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]
-) -> Received:
-    tensor, sender = _tensor(field, "from"), field.open_members(("from",))["from"]
-    number = None if sender.data is None else sender.whole()
-    if number is not None and not 0 <= number < len(senders):
-        sender.fail(f"stage {len(senders)} reads from stage {number}, which is not before it; that is a cycle.")
-    source = inputs if number is None else senders[number]
-    if source.get(tensor.name) != tensor:
-        who = "the model has no input" if number is None else f"stage {number} gives no"
-        field.fail(f"{who} '{tensor.name}' with this type and shape.")
-    return Received(tensor, number)
-
-
-def _sent(field: Value) -> Sent:
-    return Sent(_tensor(field, "to"), tuple(field.open_members(("to",))["to"].whole_numbers()))
-
-
-def _check_readers(stages: Sequence[StageRecord], place: Value) -> None:
-    """Refuse a manifest in which senders and receivers contradict each other."""
+def _check_tensors(manifest: Manifest) -> None:
+    """Refuse a manifest in which senders and receivers of tensors contradict each other."""
+    sources: dict[int | None, dict[str, TensorRecord]] = {None: _by_name(manifest.inputs)}
     readers: dict[tuple[int | None, str], list[int]] = {}
-    for number, stage in enumerate(stages):
-        for received in stage.inputs:
-            readers.setdefault((received.sender, received.tensor.name), []).append(number)
-    for number, stage in enumerate(stages):
+    for number, stage in enumerate(manifest.stages):
+        for name, received in _by_name(stage.inputs).items():
+            sender = received.sender
+            if sender not in sources:
+                reads = f"stage {number} reads from stage {sender}"
+                raise InputError(f"{reads}, which is not before it; that is a cycle.")
+            if not _is_same(sources[sender].get(name), received):
+                who = "the model has no input" if sender is None else f"stage {sender} gives no"
+                raise InputError(f"{who} '{name}' with this type and shape.")
+            readers.setdefault((sender, name), []).append(number)
+        sources[number] = _by_name(stage.outputs)
+    for name, tensor in _by_name(manifest.outputs).items():
+        if not any(_is_same(made.get(name), tensor) for made in sources.values()):
+            raise InputError(f"no stage gives '{name}' with this type and shape.")
+    for number, stage in enumerate(manifest.stages):
         for sent in stage.outputs:
-            if readers.get((number, sent.tensor.name), []) != list(sent.readers):
-                place.fail(f"stage {number} does not send '{sent.tensor.name}' to those that read it; split again.")
+            if readers.get((number, sent.name), []) != list(sent.readers):
+                raise InputError(f"stage {number} does not send '{sent.name}' to those that read it; split again.")
 
 
-def _tensor(item: Value, *also: str) -> TensorRecord:
-    fields = item.members(("name", "type", "shape", "bytes", *also))
-    kind, shape = fields["type"].one_of(ELEMENTS), fields["shape"].whole_numbers()
-    if min(shape, default=0) < 0 or math.prod(shape) > _MOST_BYTES:
-        fields["shape"].fail("this is no size of a tensor.")
-    tensor = TensorRecord(fields["name"].text(), kind, tuple(shape))
-    if fields["bytes"].whole() != tensor.bytes:
-        fields["bytes"].fail(f"a tensor of this shape has {tensor.bytes} bytes.")
-    return tensor
+def _is_same(tensor: TensorRecord | None, other: TensorRecord) -> bool:
+    return tensor is not None and (tensor.type, tensor.shape) == (other.type, other.shape)
 
 
-def _samples(item: Value) -> Samples:
-    fields = item.members((*_FILE, "count", "seed"))
-    count, seed = fields["count"].whole(), fields["seed"].whole()
-    if not 1 <= count <= _MOST_SAMPLES or seed < 0:
-        item.fail(f"there are 1 to {_MOST_SAMPLES} samples, and no negative seed.")
-    return Samples(_file(item, (*_FILE, "count", "seed")), count, seed)
-
-
-def _file(item: Value, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> FileRecord:
-    fields = item.members(required, optional)
-    name = fields["file"].text()
-    if not _NAME.fullmatch(name) or ".." in name:
-        fields["file"].fail(f"'{name}' is no plain name of a file in this folder.")
-    return FileRecord(name, fields["sha256"].text())
-
-
-def _by_name(records: Iterable[T], place: Value) -> dict[str, T]:
-    """Records by the name of their tensor; refused if two have the same."""
+def _by_name(tensors: Iterable[T]) -> dict[str, T]:
+    """Tensors by name; refused if two have the same."""
     by_name: dict[str, T] = {}
-    for record in records:
-        name = record.name if isinstance(record, TensorRecord) else record.tensor.name
-        if name in by_name:
-            place.fail(f"two tensors are called '{name}'.")
-        by_name[name] = record
+    for tensor in tensors:
+        if tensor.name in by_name:
+            raise InputError(f"two tensors are called '{tensor.name}'.")
+        by_name[tensor.name] = tensor
     return by_name

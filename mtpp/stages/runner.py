@@ -63,15 +63,15 @@ class Layout:
         self.made: dict[tuple[int, str], Ring] = {}
         for number, (inputs, outputs) in enumerate(stages):
             for received in inputs:
-                if received.sender is None and received.tensor.name not in self.inputs:
-                    self.inputs[received.tensor.name] = self._ring(received.tensor, samples)
+                if received.sender is None and received.name not in self.inputs:
+                    self.inputs[received.name] = self._ring(received, samples)
             for sent in outputs:
-                self.made[number, sent.tensor.name] = self._ring(sent.tensor, slots)
+                self.made[number, sent.name] = self._ring(sent, slots)
         self.events = [self._room(requests * EVENT_BYTES) for _ in stages]
 
     def source(self, received: Received) -> Ring:
         """Ring buffer from which a stage reads an input."""
-        name = received.tensor.name
+        name = received.name
         return self.inputs[name] if received.sender is None else self.made[received.sender, name]
 
     def _ring(self, tensor: TensorRecord, slots: int) -> Ring:
@@ -280,7 +280,7 @@ class Pipeline:
         job = {
             **stage.document(),
             "inputs": [self.layout.source(received).document() for received in stage.inputs],
-            "outputs": [self.layout.made[number, sent.tensor.name].document() for sent in stage.outputs],
+            "outputs": [self.layout.made[number, sent.name].document() for sent in stage.outputs],
             "fusion": self.fusion,
             "core": self.cores[number],
             "descriptor": self.memory.descriptor,
@@ -436,8 +436,8 @@ def measure_link(timeout: float = 60.0) -> LinkSpeed:
     for size in _SIZES:
         message = TensorRecord("message", "uint8", (size,))
         jobs = [
-            StageJob("the sender", (), (Sent(message, (1,)),)),
-            StageJob("the receiver", (Received(message, 0),), ()),
+            StageJob("the sender", (), (message.sent((1,)),)),
+            StageJob("the receiver", (message.received(0),), ()),
         ]
         with Pipeline(jobs, requests=_MESSAGES, timeout=timeout) as pipeline:
             pipeline.start()

@@ -19,7 +19,7 @@ from instances.graph.display import Displayed, Rows
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.stages.folder import fill
-from mtpp.stages.manifest import Manifest, Received, Sent, check_new_folder, file_record
+from mtpp.stages.manifest import Manifest, check_new_folder, file_record
 from mtpp.stages.runner import Pipeline, StageError, StageJob, measure_link
 from mtpp.stages.torch_run import SCRIPT, differences, write_stages
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
@@ -103,8 +103,8 @@ def measure_alternatives(
     def job(number: int, threads: int) -> StageJob:
         return StageJob(
             label=f"copy {number} of the whole model",
-            inputs=tuple(Received(tensor, None) for tensor in manifest.inputs),
-            outputs=tuple(Sent(tensor, ()) for tensor in manifest.outputs),
+            inputs=tuple(tensor.received(None) for tensor in manifest.inputs),
+            outputs=tuple(tensor.sent(()) for tensor in manifest.outputs),
             model=model,
             memory_limit=_PROCESS + _COPIES * size,
             threads=threads,

@@ -95,7 +95,7 @@ def _mismatched_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
     from instances.readers.onnx.model import load_model
 
     for number, stage in enumerate(manifest.stages):
-        nodes = len(load_model(folder / stage.file.file).graph.node)
+        nodes = len(load_model(folder / stage.file).graph.node)
         if nodes != stage.nodes:
             yield f"manifest.json: stages[{number}].nodes is {stage.nodes}, its model has {nodes}"
 
@@ -107,7 +107,7 @@ def _mismatched_tensors(manifest: Manifest, partition: Partition) -> Iterator[st
     for stage in manifest.stages:
         for output in stage.outputs:
             if output.readers:
-                sent[stage.block, tuple(blocks[reader] for reader in output.readers)] += output.tensor.bytes
+                sent[stage.block, tuple(blocks[reader] for reader in output.readers)] += output.bytes
     promised: Counter[tuple[int, tuple[int, ...]]] = Counter()
     for tensor in crossings(partition):
         promised[tensor.source, tensor.readers] += int(tensor.bytes)
@@ -172,7 +172,7 @@ class Trial:
         last = [
             number
             for number, stage in enumerate(self.manifest.stages)
-            if any(sent.tensor.name in names for sent in stage.outputs)
+            if any(sent.name in names for sent in stage.outputs)
         ]
         return self.events[last or slice(None), :, 1].max(axis=0)
 
@@ -273,7 +273,7 @@ def try_stages(
     check_promises(manifest, Path(folder))
     _check_memory(manifest, folder, queue + len(manifest.stages))
     for stage in manifest.stages:
-        _check_weight_files(folder / stage.file.file, stage.weights)
+        _check_weight_files(folder / stage.file, stage.weights)
     devices = _devices(device, len(manifest.stages))
     jobs = [
         job if card is None else replace(job, card=card, memory_limit=None)
@@ -290,7 +290,7 @@ def try_stages(
             _blank(pipeline)
             events = pipeline.run(number)
             if samples is not None:
-                agreements += _compare(pipeline, manifest, folder / samples.file.file, number, count, fusion)
+                agreements += _compare(pipeline, manifest, folder / samples.file, number, count, fusion)
     others = None
     if compare is not None:
         model = Path(os.path.realpath(compare))
@@ -329,7 +329,7 @@ def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
     """Refuse stages and tensors that do not fit into this machine's memory."""
     free = available_memory()
     sizes = [_model_bytes(manifest, number, folder) for number in range(len(manifest.stages))]
-    queues = slots * sum(sent.tensor.bytes for stage in manifest.stages for sent in stage.outputs)
+    queues = slots * sum(sent.bytes for stage in manifest.stages for sent in stage.outputs)
     samples = (1 if manifest.samples is None else manifest.samples.count) * sum(t.bytes for t in manifest.inputs)
     need = samples + queues + sum(sizes) + sum(stage.peak_bytes for stage in manifest.stages)
     if free is not None and need > free:
@@ -351,27 +351,26 @@ def _check_weight_files(path: Path, weights: FileRecord | None) -> None:
 
 def _model_bytes(manifest: Manifest, number: int, folder: Path) -> int:
     stage = manifest.stages[number]
-    files = [stage.file, *([] if stage.weights is None else [stage.weights])]
+    files: list[FileRecord] = [stage, *([] if stage.weights is None else [stage.weights])]
     return sum((folder / record.file).stat().st_size for record in files)
 
 
 def _job(manifest: Manifest, number: int, folder: Path) -> StageJob:
     stage = manifest.stages[number]
-    records = [*(item.tensor for item in stage.inputs), *(item.tensor for item in stage.outputs)]
-    tensors = sum(tensor.bytes for tensor in records)
+    tensors = sum(tensor.bytes for tensor in (*stage.inputs, *stage.outputs))
     stage_bytes = _COPIES * (_model_bytes(manifest, number, folder) + tensors + int(min(stage.peak_bytes, 2**40)))
     return StageJob(
-        label=f"stage {number} ({stage.file.file})",
+        label=f"stage {number} ({stage.file})",
         inputs=stage.inputs,
         outputs=stage.outputs,
-        model=folder / stage.file.file,
+        model=folder / stage.file,
         memory_limit=_PROCESS + stage_bytes,
     )
 
 
 def _results(manifest: Manifest) -> list[tuple[int | None, TensorRecord]]:
     """The outputs of the whole model with the stage that produces each; None for an input."""
-    home = {sent.tensor.name: b for b, stage in enumerate(manifest.stages) for sent in stage.outputs}
+    home = {sent.name: b for b, stage in enumerate(manifest.stages) for sent in stage.outputs}
     return [(home.get(tensor.name), tensor) for tensor in manifest.outputs]
 
 

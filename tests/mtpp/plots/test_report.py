@@ -232,7 +232,7 @@ def test_a_folder_of_stages_tells_its_files(tmp_path: Path) -> None:
 
     folder, manifest = two_stages(tmp_path)
     page = page_of(library.report(folder))
-    assert {stage.file.file for stage in manifest.stages} <= set(page.texts)
+    assert {stage.file for stage in manifest.stages} <= set(page.texts)
 
 
 @pytest.mark.parametrize(("n", "k", "most"), [(1000, 4, 1_000_000), (1000, 64, 1_000_000), (10_000, 8, 300_000)])

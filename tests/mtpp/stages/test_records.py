@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mtpp.stages.folder import tolerance
-from mtpp.stages.manifest import ELEMENTS, Received, Sent, TensorRecord
+from mtpp.stages.manifest import ELEMENTS, TensorRecord
 from mtpp.stages.runner import Layout
 
 
@@ -36,8 +36,8 @@ def test_bytes_of_a_tensor() -> None:
 def test_a_tensor_lies_in_shared_memory_once() -> None:
     """An input of the model that two stages read has a slot a sample, what a stage gives a slot a request under way."""
     given, between = TensorRecord("x", "float", (16,)), TensorRecord("y", "float", (32,))
-    first = ([Received(given, None)], [Sent(between, (1,))])
-    last = ([Received(given, None), Received(between, 0)], [])
+    first = ([given.received(None)], [between.sent((1,))])
+    last = ([given.received(None), between.received(0)], [])
     layout = Layout([first, last], slots=3, samples=5, requests=7)
     assert set(layout.inputs) == {"x"}
     assert set(layout.made) == {(0, "y")}

@@ -23,7 +23,7 @@ from stage_folders import altered, cut_by, split_into, two_stages  # noqa: E402
 
 from instances import InputError  # noqa: E402
 from mtpp.stages.folder import difference  # noqa: E402
-from mtpp.stages.manifest import Received, Sent, TensorRecord  # noqa: E402
+from mtpp.stages.manifest import TensorRecord  # noqa: E402
 from mtpp.stages.runner import Pipeline, StageError, StageJob  # noqa: E402
 from mtpp.stages.trial import try_stages  # noqa: E402
 
@@ -68,8 +68,8 @@ def copying(stages: int, size: int = 100) -> list[StageJob]:
     for i in range(stages):
         senders = sorted({i - 1, 0} - {-1, i}) if i == stages - 1 else [i - 1] if i else []
         readers = sorted({i + 1, stages - 1} - {i}) if i == 0 else [i + 1] if i < stages - 1 else []
-        inputs = tuple(Received(tensor[j], j) for j in senders)
-        jobs.append(StageJob(f"stage {i}", inputs, (Sent(tensor[i], tuple(readers)),)))
+        inputs = tuple(tensor[j].received(j) for j in senders)
+        jobs.append(StageJob(f"stage {i}", inputs, (tensor[i].sent(tuple(readers)),)))
     return jobs
 
 

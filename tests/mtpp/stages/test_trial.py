@@ -20,7 +20,8 @@ A, B = TensorRecord("a", "float", (2,)), TensorRecord("b", "float", (2,))
 def stage(inputs: tuple[Received, ...], outputs: tuple[Sent, ...], time: float) -> StageRecord:
     return StageRecord(
         block=2 * len(inputs),
-        file=FileRecord("stage.onnx", ""),
+        file="stage.onnx",
+        sha256="",
         weights=None,
         nodes=1,
         inputs=inputs,
@@ -50,7 +51,7 @@ def trial() -> Trial:
         inputs=(),
         outputs=(B,),
         samples=None,
-        stages=(stage((), (Sent(A, (1,)),), 2e-3), stage((Received(A, 0),), (Sent(B, ()),), 3e-3)),
+        stages=(stage((), (A.sent((1,)),), 2e-3), stage((A.received(0),), (B.sent(()),), 3e-3)),
     )
     events = np.array([first, second]) + np.array([100.0, 100.0, 0.0])
     return Trial(manifest, events, [0, 1], Agreement(2, 1, 1e-7, 1e-3, None))
