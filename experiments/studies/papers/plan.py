@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from experiments.studies.papers.verdicts import PAPERS, numbers
 from heuristics import HEURISTICS
 from instances import InputError
-from instances.errors import one_of, unknown
+from instances.errors import unknown
+from instances.json_files import Value
 from mtpp.runs.partition_job import check_method
 from mtpp_models.solvers.registry import SOLVERS
 
@@ -26,10 +26,12 @@ OWN = Path(__file__).with_name("paper.toml")
 _OTHERS = "others"
 _MOST = 1_000_000  # bytes of a file, and of most numbers in it
 _MEMBERS = {
-    "partition": ("graphs", "k", "methods", "starts", "seeds", "solver", "gap", "threads", "limit", "take"),
+    "partition": ("graphs", "k", "methods", "seeds", "take"),
     "training": ("seeds",),
     "placeto": ("budget",),
 }
+# Of rows with bounds, besides those.
+_OF_BOUNDS = ("starts", "solver", "gap", "threads", "limit")
 
 
 @dataclass(frozen=True)
@@ -89,116 +91,85 @@ def read_plan(profile: str, path: str | Path = OWN) -> list[Row]:
         raise InputError(f"{path} is not TOML: {str(error).splitlines()[0]}.") from None
     if len(data) > _MOST or document.pop("format", None) != FORMAT or set(document) != {"row"}:
         raise InputError(f'{path} is no plan of papers; it has format = "{FORMAT}" and rows [[row]] alone.')
-    if not isinstance(document["row"], list):
-        raise InputError(f"{path}: write [[row]] for each row.")
-    rows = [_Reader(f"{path}, row {i}", row, profile).row() for i, row in enumerate(document["row"], start=1)]
+    rows = [_row(value, profile) for value in Value(document["row"], str(path), "row").items()]
     _check_sets(path, rows)
     return rows
 
 
-class _Reader:
-    """Reads the members of one row; errors name the row and the member."""
+def _row(value: Value, profile: str) -> Row:
+    """A row of the file with its values for a profile."""
+    stated = value.open_members(("paper", "items", "study"))
+    study, paper = stated["study"].one_of(_MEMBERS), stated["paper"].one_of(PAPERS)
+    value.members(("paper", "items", "study", *_MEMBERS[study]), _OF_BOUNDS if study == "partition" else ())
+    members = {name: _for_profile(item, profile) for name, item in stated.items()}
+    items = _names(members["items"], {number.item for number in numbers() if number.paper == paper})
+    if study == "training":
+        return Row(paper, items, study, seeds=_count(members["seeds"]))
+    if study == "placeto":
+        return Row(paper, items, study, budget=members["budget"].one_of(BUDGETS))
+    methods = tuple(_method(item) for item in _listed(members["methods"]))
+    row = Row(
+        paper,
+        items,
+        study,
+        graphs=members["graphs"].one_of(GRAPHS),
+        k=tuple(_count(item) for item in _listed(members["k"])),
+        methods=methods,
+        seeds=_count(members["seeds"]),
+        take=_count(members["take"]),
+    )
+    if all(name in HEURISTICS for name in methods):
+        return row
+    value.open_members(_OF_BOUNDS)
+    return replace(
+        row,
+        starts=_names(members["starts"], HEURISTICS),
+        solver=_names(members["solver"], SOLVERS),
+        gap=_positive(members["gap"]),
+        threads=_count(members["threads"]),
+        limit=_positive(members["limit"]),
+        paper_limit=_positive(_for_profile(stated["limit"], "paper")),
+    )
 
-    def __init__(self, place: str, row: Any, profile: str) -> None:
-        if not isinstance(row, dict):
-            raise InputError(f"{place} is no table.")
-        self._place, self._row, self._profile = place, row, profile
 
-    def row(self) -> Row:
-        study = self._choice("study", tuple(_MEMBERS))
-        paper = self._choice("paper", PAPERS)
-        items_of_paper = {number.item for number in numbers() if number.paper == paper}
-        items = tuple(self._names("items", items_of_paper))
-        allowed = ("paper", "items", "study", *_MEMBERS[study])
-        for name in self._row:
-            if name not in allowed:
-                raise self._error(f"{name!r} is unknown; a row of {study} has {', '.join(allowed)}.")
-        if study == "training":
-            return Row(paper, items, study, seeds=self._count("seeds"))
-        if study == "placeto":
-            return Row(paper, items, study, budget=self._choice("budget", BUDGETS))
-        methods = tuple(self._checked("methods", _check))
-        bounds = any(name not in HEURISTICS for name in methods)
-        return Row(
-            paper,
-            items,
-            study,
-            graphs=self._choice("graphs", GRAPHS),
-            k=tuple(self._whole("k", k) for k in self._list("k")),
-            methods=methods,
-            starts=tuple(self._names("starts", HEURISTICS)) if bounds else (),
-            seeds=self._count("seeds"),
-            solver=tuple(self._names("solver", SOLVERS)) if bounds else (),
-            gap=self._number("gap") if bounds else Row.gap,
-            threads=self._count("threads") if bounds else Row.threads,
-            limit=self._number("limit") if bounds else None,
-            paper_limit=self._number("limit", "paper") if bounds else None,
-            take=self._count("take"),
-        )
-
-    def _value(self, name: str, profile: str | None = None) -> Any:
-        """Value in the row for the profile."""
-        if name not in self._row:
-            raise self._error(f"{name!r} is missing.")
-        value = self._row[name]
-        if not isinstance(value, dict):
-            return value
-        wanted = profile or self._profile
-        for other in value:
-            if other not in (*PROFILES, _OTHERS):
-                raise self._error(f"{name} has the profile {other!r}{one_of((*PROFILES, _OTHERS), other)}")
-        if wanted not in value and _OTHERS not in value:
-            raise self._error(f"{name} has nothing for the profile {wanted}.")
-        return value.get(wanted, value.get(_OTHERS))
-
-    def _choice(self, name: str, choices: Sequence[str]) -> str:
-        value = self._value(name)
-        if value not in choices:
-            raise self._error(f"{name} is {value!r}{one_of(choices, value)}")
-        return str(value)
-
-    def _list(self, name: str) -> list[Any]:
-        value = self._value(name)
-        if not isinstance(value, list) or not value:
-            raise self._error(f"{name} is no list, or an empty one.")
+def _for_profile(value: Value, profile: str) -> Value:
+    """The value for a profile, of a table that has one for each; other values are the same for all."""
+    if not isinstance(value.data, dict):
         return value
-
-    def _names(self, name: str, choices: Mapping[str, Any] | set[str]) -> list[str]:
-        for value in self._list(name):
-            if not isinstance(value, str) or value not in choices:
-                raise self._error(f"{name} has {value!r}{one_of(sorted(choices), value)}")
-        return self._list(name)
-
-    def _checked(self, name: str, check: Callable[[Any], None]) -> list[str]:
-        for value in self._list(name):
-            try:
-                check(value)
-            except InputError as error:
-                raise self._error(str(error)) from None
-        return self._list(name)
-
-    def _count(self, name: str) -> int:
-        return self._whole(name, self._value(name))
-
-    def _whole(self, name: str, value: Any) -> int:
-        if type(value) is not int or not 1 <= value <= _MOST:
-            raise self._error(f"{name} = {value!r}: give a whole number, at least 1.")
-        return value
-
-    def _number(self, name: str, profile: str | None = None) -> float:
-        value = self._value(name, profile)
-        if type(value) not in (int, float) or not 0 < value <= _MOST:
-            raise self._error(f"{name} = {value!r}: give a number above 0.")
-        return float(value)
-
-    def _error(self, what: str) -> InputError:
-        return InputError(f"{self._place}: {what}")
+    values = value.members((), (*PROFILES, _OTHERS))
+    name = profile if profile in values else _OTHERS
+    if name not in values:
+        value.fail(f"there is nothing for the profile {profile}.")
+    return values[name]
 
 
-def _check(method: Any) -> None:
-    if not isinstance(method, str) or ":" in method:
-        raise InputError(f"the method {method!r} is no name of a registry.")
-    check_method(method)
+def _listed(value: Value) -> list[Value]:
+    return value.items() or value.fail("the list is empty.")
+
+
+def _names(value: Value, choices: Collection[str]) -> tuple[str, ...]:
+    return tuple(item.one_of(choices) for item in _listed(value))
+
+
+def _count(value: Value) -> int:
+    if not 1 <= value.whole() <= _MOST:
+        value.fail("give a whole number, at least 1.")
+    return value.whole()
+
+
+def _positive(value: Value) -> float:
+    if not 0 < value.number() <= _MOST:
+        value.fail("give a number above 0.")
+    return value.number()
+
+
+def _method(value: Value) -> str:
+    """The name of a method of a registry."""
+    if ":" in value.text():
+        value.fail(f"the method {value.data!r} is no name of a registry.")
+    with value.refusing():
+        check_method(value.text())
+    return value.text()
 
 
 def _check_sets(path: str | Path, rows: Sequence[Row]) -> None:
