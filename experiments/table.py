@@ -15,7 +15,7 @@ from mtpp.cli.command import Without, command
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import KindWords
 from mtpp.questions.suites import load_targets
-from mtpp.questions.words import ProofWords, budgets_of, seeds_of, solve_options
+from mtpp.questions.words import ProofWords, RunningWords, TrialWords, budgets_of, seeds_of, solve_options
 from mtpp.text.numbers import parse_names
 
 if TYPE_CHECKING:
@@ -61,13 +61,7 @@ _FromRuns = Annotated[
 class Running:
     """Options for workers that make the runs, and for files and format of the tables."""
 
-    jobs: Annotated[
-        int, options.of_limits(metavar="N", help="Processes on this machine; the answers do not depend on it.")
-    ] = 1
-    scheduler: Annotated[
-        str | None,
-        options.of_limits(basic=False, metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead."),
-    ] = None
+    words: RunningWords
     out: Annotated[Path, options.of_files(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = (
         Path("runs.jsonl")
     )
@@ -75,12 +69,6 @@ class Running:
         Path | None,
         options.of_files(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
     ] = None
-    accept_old: Annotated[
-        bool,
-        options.of_files(
-            "--accept-old", basic=False, help="Take answers from runs that do not know the code that made them, too."
-        ),
-    ] = False
     style: Annotated[
         str, options.of_output("--format", basic=False, metavar="txt|md|csv|tex", help="Of the printed tables.")
     ] = "txt"
@@ -89,7 +77,7 @@ class Running:
         """The processes of this machine, or the workers of a cluster."""
         from mtpp.runs.workers import workers_at
 
-        return workers_at(self.scheduler, self.jobs)
+        return workers_at(self.words["scheduler"], self.words["jobs"])
 
     def report(self, printing: Printing) -> Report:
         """The file of runs, and the form of tables."""
@@ -101,7 +89,7 @@ class Running:
             self.style,
             json=printing.json,
             quiet=printing.quiet,
-            accept_old=self.accept_old,
+            accept_old=self.words["accept_old"],
         )
 
 
@@ -112,18 +100,7 @@ def table(
     k: options.Blocks = "2,4,8,16,32,64",
     platform: KindWords,
     methods: _Methods = None,
-    time_limit: Annotated[
-        float, options.of_limits(metavar="SECONDS", help="For each bound; ends heuristics of your own, too.")
-    ] = 60.0,
-    budgets: Annotated[
-        str | None,
-        options.of_limits(
-            basic=False, metavar="SECONDS[,…]", help="For each heuristic.  [default: its own number of evaluations]"
-        ),
-    ] = None,
-    seeds: Annotated[
-        str | None, options.of_search(basic=False, metavar="N[,N…]", help="Of the heuristics, instead of --seed.")
-    ] = None,
+    trials: TrialWords,
     proof: ProofWords,
     running: Running,
     quick: _Quick = False,
@@ -173,7 +150,7 @@ def table(
     if targets == ["peers"]:
         from experiments.studies.peers.tables import make_peer_tables
 
-        return make_peer_tables(report, running.jobs, quick=quick)
+        return make_peer_tables(report, running.words["jobs"], quick=quick)
     if targets == ["placeto"]:
         from experiments.studies.placeto.jobs import QUICK_NETWORKS, NetworkBudget
         from experiments.studies.placeto.tables import make_placeto_tables
@@ -184,16 +161,15 @@ def table(
         raise InputError("--quick: only training, placeto and peers have a quick form; use the suite quick.")
     from experiments.studies.mtpp.tables import make_tables
 
-    settings = solve_options(proof, time_limit)
+    settings = solve_options(proof, trials["time_limit"])
     names = None if methods is None else parse_names(methods)
     left_out: list[str] = []
     if studies := [name for name in targets if name in _STUDIES]:
         raise InputError(f"{studies[0]} is a study with tables of its own; name it alone.")
     instances = load_targets(targets, k, platform, left_out, _STUDIES)
     with running.workers() as workers:
-        code = make_tables(
-            instances, names, settings, workers, report, seeds=seeds_of(seeds), budgets=budgets_of(budgets)
-        )
+        seeds, budgets = seeds_of(trials["seeds"]), budgets_of(trials["budgets"])
+        code = make_tables(instances, names, settings, workers, report, seeds=seeds, budgets=budgets)
     if left_out:
         print(f"Graphs that are left out, as told above: {len(left_out)}.", file=sys.stderr)
     return code

@@ -99,14 +99,8 @@ class Files:
 
 @dataclass(frozen=True)
 class PlanFiles(Files):
-    """Options that say where a plan is written and drawn."""
+    """Options that say where a plan is written, drawn and exported."""
 
-    out: Annotated[
-        Path | None, options.of_files(metavar="FILE", help="Write the plan as JSON, with its question, time and bound.")
-    ] = None
-    plot: Annotated[
-        Path | None, options.of_files(metavar="FILE", help="Draw stages and schedule (.png, .svg or .pdf).")
-    ] = None
     export: Annotated[
         Path | None,
         options.of_files(

@@ -183,10 +183,11 @@ Throughput = Annotated[
 ]
 ExportFor = Annotated[str, of_question("--for", metavar="NAME", help="The runtime (mtpp list runtimes).")]
 Out = Annotated[
-    Path | None, of_files(metavar="FILE", help="Write the answer as JSON; with several k, '-kK' is put into the name.")
+    Path | None,
+    of_files(metavar="FILE", help="Write the answer as JSON; of several k, '-kK' is put into the names."),
 ]
 Json = Annotated[
     bool, of_output("--json", help="One JSON document on stdout, that of --out, and nothing else; of several k a list.")
 ]
 Quiet = Annotated[bool, of_output("--quiet", basic=False, help="No progress, and of the answer the result line only.")]
-Plot = Annotated[Path | None, of_files(metavar="FILE", help="Draw the partition (.png, .svg or .pdf).")]
+Plot = Annotated[Path | None, of_files(metavar="FILE", help="Draw the answer (.png, .svg or .pdf).")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from instances.errors import assumptions
@@ -103,8 +102,7 @@ def flow(
         ),
     ],
     words: FlowWords,
-    out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write answer and bounds as JSON.")] = None,
-    plot: Annotated[Path | None, options.of_files(metavar="FILE", help="Draw the layers (.png, .svg or .pdf).")] = None,
+    files: Files,
     printing: Printing,
 ) -> int:
     """Choose the layers of a decoder that each device holds, so that as many requests per second as possible pass.
@@ -115,7 +113,6 @@ def flow(
 
     Example: mtpp flow llama-3-70b --devices 4xA100,8xL4,12xT4 --dim batch=32 --dim element_bytes=2
     """
-    files = Files(out=out, plot=plot)
     files.check()
     instance = flow_instance(question, words)
 
@@ -161,10 +158,7 @@ def serve(
         str | None, options.of_machines(metavar="BYTES", help="Of a device, a hard limit: 24GB, 24GiB.")
     ] = None,
     words: ServeWords,
-    out: Annotated[
-        Path | None, options.of_files(metavar="FILE", help="Write question, front and answer as JSON.")
-    ] = None,
-    plot: Annotated[Path | None, options.of_files(metavar="FILE", help="Draw the front (.png, .svg or .pdf).")] = None,
+    files: Files,
     printing: Printing,
 ) -> int:
     """Cut a decoder for serving: the largest context that fits, the shortest cycle, and all that lies between.
@@ -182,7 +176,6 @@ def serve(
     """
     from mtpp.api.planning import served
 
-    files = Files(out=out, plot=plot)
     files.check()
     if words["servers"] is not None:
         questions = deployment_instances(graph, k, memory, words)

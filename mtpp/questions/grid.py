@@ -331,10 +331,10 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     if cluster is None:
         raise InputError(f"{word('cluster')} is missing; give equal servers such as 8x8 or 16xDGX-H100.")
     _check_words(words)
-    if not isinstance(cluster, Network):
-        cluster = cluster_of(cluster, words["bandwidth"], words["nic"])
-    network: Network = cluster
-    basis, runtime = _basis(words, network), words["runtime"]
+    servers, of_servers = (
+        (cluster, None) if isinstance(cluster, Servers) else cluster_of(cluster, words["bandwidth"], words["nic"])
+    )
+    basis, runtime = _basis(words, of_servers), words["runtime"]
     memory = _FILLED * basis.device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
     if words["memory"] is None:
         assume("memory", f"{figures(memory, 'bytes')} of memory")
@@ -342,8 +342,7 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     fixed, zero = _fixed(words["fix"]), _stages_of_zero(words["zero"], runtime)
     modes, fixed["recomputed"] = _modes(words)
     shared = {name: fixed.pop(name, None) for name in ("cp", "ep")}
-    servers, model = Servers(*network[:4]), _model(chain, words)
-    estimate = None
+    model, estimate = _model(chain, words), None
     if isinstance(model, ConfiguredChain):
         chains: tuple[ConfiguredChain, ...] = (_measured(model, words),)
     else:
@@ -387,8 +386,8 @@ def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> G
     same: dict[str, Any] = {"global_batch": true.global_batch, "memory": None}
     if not isinstance(model, ConfiguredChain):
         same |= {"dtype": layers.dtype, "sequence": layers.sequence}
-    network = Network(servers.count, servers.size, servers.inner, servers.outer, None)
-    return replace(grid_question(model, network, {**words, **same}).instance, memory=true.memory)
+    plain = Servers(servers.count, servers.size, servers.inner, servers.outer)
+    return replace(grid_question(model, plain, {**words, **same}).instance, memory=true.memory)
 
 
 def _state_bytes(width: float, total: float | None) -> StateBytes:
@@ -416,18 +415,18 @@ def _check_words(words: Mapping[str, Any]) -> None:
         raise WordError("runtime", words["runtime"], f"it has no plans for a global batch{end}")
 
 
-def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
-    """The device with the rates of the keyword arguments, and its default or calibrated constants."""
+def _basis(words: Mapping[str, Any], of_servers: str | None) -> _Basis:
+    """The device with the rates of the keyword arguments, by default that of the servers, and its constants."""
     from instances.planning.grid.estimates import read_calibration
 
-    name = words["device"] or network.device or _DEVICE
+    name = words["device"] or of_servers or _DEVICE
     try:
         device = read_accelerator(name)
     except InputError as error:
         raise WordError("device", name, str(error)) from None
-    if network.device is not None and read_accelerator(network.device) != device:
+    if of_servers is not None and read_accelerator(of_servers) != device:
         warnings.warn(
-            f"{word('device')}: the servers of {word('cluster')} have {network.device}; {device.name} counts, with "
+            f"{word('device')}: the servers of {word('cluster')} have {of_servers}; {device.name} counts, with "
             "the links of these servers.",
             InputWarning,
             stacklevel=2,
@@ -459,18 +458,10 @@ def _width(chain: ConfiguredChain) -> float:
     return DTYPES.get(chain.dtype, ELEMENT_BYTES[chain.dtype])
 
 
-class Network(NamedTuple):
-    """Equal servers with their links, and the devices of servers known by name."""
+def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> tuple[Servers, str | None]:
+    """Equal servers such as 8x8 or 16xDGX-H100, and the device of those known by name.
 
-    servers: int
-    size: int
-    inner: float  # of a device within its server [bytes/s]
-    outer: float  # of a device to other servers, its part of the card [bytes/s]
-    device: str | None
-
-
-def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
-    """Equal servers such as 8x8 or 16xDGX-H100; each device has its share of the server's card.
+    Each device has its share of the server's card.
 
     Raises
     ------
@@ -511,7 +502,7 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
     check_range("bandwidth", inner, "bytes/s", (1e9, 1e13), "within a server")
     if count > 1:
         check_range("bandwidth", outer, "bytes/s", (1e7, inner), "of a device to other servers")
-    return Network(count, size, inner, outer, device)
+    return Servers(count, size, inner, outer), device
 
 
 def rates_of_servers(bandwidth: Any, check: Callable[[Any], None] = lambda rate: None) -> tuple[float, float]:

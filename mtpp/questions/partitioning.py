@@ -38,11 +38,14 @@ from mtpp.questions.words import (
     LIMITS,
     MACHINES,
     SEARCH,
+    GapWords,
     GraphLike,
     ProofWords,
+    RunningWords,
     SeedWords,
     SolverOptionWords,
     SolvingWords,
+    TrialWords,
     Word,
     chosen,
     pick,
@@ -408,22 +411,10 @@ class KindWords(DevicesWords, FeatureWords, total=False):
     """Keyword arguments of `FeatureWords`, with several kinds of devices."""
 
 
-class CompareWords(KindWords, SeedWords, SolverOptionWords, total=False):
+class CompareWords(KindWords, SeedWords, SolverOptionWords, GapWords, TrialWords, RunningWords, total=False):
     """Keyword arguments of `mtpp.compare`."""
 
-    gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X")]
-    threads: Annotated[int, Word("Threads of a solver.", 1, "N")]
-    time_limit: Annotated[
-        float | None, Word("For each bound; ends a heuristic of your own that has no budget.", 60.0, "SECONDS")
-    ]
-    seeds: Annotated[int | str | Iterable[int] | None, Word("Of heuristics, in place of seed.")]
-    budgets: Annotated[
-        float | str | Iterable[float] | None, Word("Seconds for heuristics, in place of their own steps.")
-    ]
-    jobs: Annotated[int, Word("Processes on this machine; the answers do not depend on it.", 1, "N")]
-    scheduler: Annotated[str | None, Word("Of dask.distributed, whose workers are used instead.", metavar="ADDRESS")]
     file: Annotated[str | PathLike[str] | None, Word("File of runs.", metavar="FILE")]
-    accept_old: Annotated[bool, Word("Take answers from runs that do not know the code that made them.", False)]
 
 
 def instances_of(

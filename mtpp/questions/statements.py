@@ -25,10 +25,10 @@ from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import places_of_kinds
 from instances.partitioning.words import rules_in_words
 from instances.placement.problem import PlacementInstance
-from instances.planning.grid import GridInstance
+from instances.planning.grid import GridInstance, Servers
 from instances.planning.problem import TrainingInstance
 from instances.serving.problem import DeploymentInstance
-from mtpp.questions.grid import GridWords, Network, cluster_of
+from mtpp.questions.grid import GridWords, cluster_of
 from mtpp.questions.partitioning import (
     Blocks,
     Rules,
@@ -285,10 +285,10 @@ def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     chain, servers = instance.chains[0], instance.servers
 
     def cluster() -> str | None:
-        network = servers_asked(instance, statements)
-        if (name := f"{network.servers}x{network.size}") != servers.name:
-            return unlike("cluster", servers.name, name)
-        for where, true, rate in (("within", servers.inner, network.inner), ("between", servers.outer, network.outer)):
+        asked, _ = servers_asked(instance, statements)
+        if asked.name != servers.name:
+            return unlike("cluster", servers.name, asked.name)
+        for where, true, rate in (("within", servers.inner, asked.inner), ("between", servers.outer, asked.outer)):
             if true != rate:
                 return unlike(f"bandwidth {where} servers", *_apart(true, rate, "bytes/s"))
         return None
@@ -302,13 +302,13 @@ def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     }
 
 
-def servers_asked(instance: GridInstance, words: Mapping[str, Any]) -> Network:
-    """The stated servers, with the question's rates if only numbers are stated."""
+def servers_asked(instance: GridInstance, words: Mapping[str, Any]) -> tuple[Servers, str | None]:
+    """The stated servers and their device, as `cluster_of`; with the question's rates if only numbers are stated."""
     servers = instance.servers
     name, rates = words.get("cluster") or servers.name, words.get("bandwidth")
     if rates is None and re.fullmatch(r"\d{1,6}x\d{1,6}", str(name)):
         count, size = map(int, name.split("x"))
-        return Network(count, size, servers.inner, servers.outer, None)
+        return Servers(count, size, servers.inner, servers.outer), None
     return cluster_of(name, rates, words.get("nic") or "full")
 
 

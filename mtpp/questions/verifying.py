@@ -161,7 +161,7 @@ class UserGraph:
     def of_grid(self, instance: GridInstance) -> str | None:
         """How the layers of a plan for a global batch differ from the caller's; None if they do not."""
         words = dict(checked(TrainingWords, pick(TrainingWords, self._words)))
-        words["device"] = words["device"] or servers_asked(instance, self._words).device
+        words["device"] = words["device"] or servers_asked(instance, self._words)[1]
         return _other_members(instance, question_like(instance, self._graph, words))
 
     def of_flow(self, instance: FlowInstance) -> str | None:

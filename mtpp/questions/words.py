@@ -293,15 +293,48 @@ class SolverWords(SolverOptionWords, total=False):
     ]
 
 
-class ProofWords(SeedWords, SolverWords, total=False):
-    """Keyword arguments: settings for solving models, without the time limit."""
+class GapWords(TypedDict, total=False):
+    """Keyword arguments: when and on how many threads models are solved well enough."""
 
-    solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", LIMITS)]
     threads: Annotated[
         int,
         Word("Threads of solver and price trees; certify lets one of several search beside proofs.", 1, "N", LIMITS),
     ]
+
+
+class TrialWords(TypedDict, total=False):
+    """Keyword arguments: how long and how often methods run that are compared."""
+
+    time_limit: Annotated[
+        float | None,
+        Word("For each bound; ends your own heuristics without a budget, too.", 60.0, "SECONDS", LIMITS),
+    ]
+    seeds: Annotated[int | str | Iterable[int] | None, Word("Of heuristics, in place of seed.", None, "N[,N…]", SEARCH)]
+    budgets: Annotated[
+        float | str | Iterable[float] | None,
+        Word("For heuristics.  [default: their own number of evaluations]", None, "SECONDS[,…]", LIMITS),
+    ]
+
+
+class RunningWords(TypedDict, total=False):
+    """Keyword arguments: who makes runs, and which earlier ones count."""
+
+    jobs: Annotated[
+        int, Word("Processes on this machine; the answers do not depend on it.", 1, "N", LIMITS, basic=True)
+    ]
+    scheduler: Annotated[
+        str | None, Word("Of dask.distributed, whose workers are used instead.", None, "ADDRESS", LIMITS)
+    ]
+    accept_old: Annotated[
+        bool, Word("Take answers from runs that do not know the code that made them, too.", False, panel=FILES)
+    ]
+
+
+class ProofWords(SeedWords, SolverWords, GapWords, total=False):
+    """Keyword arguments: settings for solving models, without the time limit."""
+
+    solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
 
 
 class SolvingWords(ProofWords, total=False):
