@@ -124,7 +124,7 @@ def table(
     """
     report = running.report(printing)
     if from_runs:
-        from experiments.studies.mtpp.tables import tables_from
+        from experiments.studies.mtpp import tables_from
 
         return tables_from(targets, report)
     if targets == ["training"]:
@@ -148,7 +148,7 @@ def table(
         with running.workers() as workers:
             return make_unlike_tables(workers, report)
     if targets == ["peers"]:
-        from experiments.studies.peers.tables import make_peer_tables
+        from experiments.studies.peers import make_peer_tables
 
         return make_peer_tables(report, running.words["jobs"], quick=quick)
     if targets == ["placeto"]:
@@ -159,7 +159,7 @@ def table(
             return make_placeto_tables(QUICK_NETWORKS if quick else NetworkBudget(), workers, report)
     if quick:
         raise InputError("--quick: only training, placeto and peers have a quick form; use the suite quick.")
-    from experiments.studies.mtpp.tables import make_tables
+    from experiments.studies.mtpp import make_tables
 
     settings = solve_options(proof, trials["time_limit"])
     names = None if methods is None else parse_names(methods)

@@ -5,13 +5,12 @@ from runpy import run_path
 
 run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "import_guard.py"))["check_siblings"]()
 
-from heuristics.local_search.searches import local_search
+from heuristics.local_search.searches import local_search, portfolio
 from heuristics.method import Limits, Method
 from heuristics.orders.genetic import BRKGAParameters
 from heuristics.orders.orders import kahn
 from heuristics.orders.searches import brkga
 from heuristics.orders.slicing import segment_costs, slice_order, slice_order_for_all_k
-from heuristics.portfolio import portfolio
 from heuristics.registry import HEURISTICS
 from heuristics.search import search
 

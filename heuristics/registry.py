@@ -7,13 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from heuristics.local_search.searches import local_search, multilevel
+from heuristics.local_search.searches import local_search, multilevel, portfolio
 from heuristics.method import Limits, Method
 from heuristics.orders.genetic import BRKGAParameters
 from heuristics.orders.orders import kahn
 from heuristics.orders.searches import brkga, linear_arrangement, random_search
 from heuristics.orders.slicing import slice_order
-from heuristics.portfolio import portfolio
 from instances import InputError, Instance, Partition
 from instances.errors import Registry, find
 from instances.partitioning.symmetry import reduce_instance
@@ -111,7 +110,7 @@ _ALL = (
     _heuristic(
         "portfolio",
         "what takes no time, then multilevel cycles, annealing and genetic search, as they gain",
-        "this project, heuristics/portfolio.py",
+        "this project, heuristics/local_search/searches.py",
         portfolio,
         kinds="any",
     ),

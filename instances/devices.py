@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError, assume
-from instances.graph.display import Displayed, figures
+from instances.graph.display import Displayed, exact_figures, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.json_files import CLUSTER_FORMAT, Value, nested_numbers
 
@@ -157,6 +157,20 @@ class Platform:
         """
         words = [f"{name}={getattr(self, name)!r}" for name in ("k", "bandwidth", "memory", "activation_buffer")]
         return f"Platform({', '.join(words)}{', fit=True' if self.fit else ''})"
+
+
+def platform_in_words(platform: Platform, time_unit: str) -> list[str]:
+    """Texts for the number of blocks, bandwidth and memory, such as "k 8", "25 GB/s", "memory unlimited"."""
+    rate = exact_figures(platform.bandwidth, f"bytes/{time_unit}")
+    words = [f"k {platform.k}", rate, memory_in_words(platform.memory)]
+    if platform.activation_buffer is not None:
+        words.append(f"of it {exact_figures(platform.activation_buffer, 'bytes')} for activations")
+    return [*words, *(["all must fit"] if platform.fit else [])]
+
+
+def memory_in_words(memory: float) -> str:
+    """The memory of a device as a text, such as "memory unlimited"."""
+    return f"memory {exact_figures(memory, 'bytes') if math.isfinite(memory) else 'unlimited'}"
 
 
 # Devices of the same type and the bandwidth between any two of them.

@@ -13,7 +13,7 @@ import json
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from instances.graph.display import Displayed
+from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value
 from instances.records import read, written
@@ -109,3 +109,12 @@ def _nameless(item: Any, names: tuple[str, ...]) -> Any:
     if isinstance(item, list) and item and isinstance(item[0], dict):
         return [_nameless(value, names) for value in item]
     return item
+
+
+# A graph as a part of a question.
+
+
+def graph_in_words(graph: ComputationGraph) -> str:
+    """Text with size and work of a graph, and the first digits of its hash."""
+    work = figures(float(graph.work.sum()), graph.time_unit)
+    return f"{graph.n} nodes, {graph.m} edges, work {work}, graph {graph.content_hash[:12]}"

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from instances.errors import InputError, nearest
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import IntArray, components, compressed_rows
+from instances.graph.questions import digest_of, graph_in_words
+from instances.graph.tensors import FloatArray, IntArray, components, compressed_rows
 from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
 
 # Parsing of constraints: nodes by number, name or pattern; blocks, windows and counts.
@@ -525,3 +526,37 @@ def refused_at(field: Value) -> Iterator[None]:
 
 def _nodes(field: Value) -> list[NodeName]:
     return [item.data if isinstance(item.data, str) else item.whole() for item in field.items()]
+
+
+# Constraints, and questions with them, as texts.
+
+
+# Largest numbers of constraints, and of their characters, that are stated one by one.
+_MOST_RULES, _LONGEST_RULES = 8, 100
+
+
+def instance_in_words(
+    graph: ComputationGraph, devices: Iterable[str], rules: Constraints, k: int, need: FloatArray | None, by_need: bool
+) -> str:
+    """A question of partitioning in one line: its devices, its constraints, its graph."""
+    words = [*devices, rules_in_words(rules, k)]
+    if need is not None:
+        words.append(f"needs of merged nodes {digest_of(need.tolist())}")
+    words += ["peaks by need"] if by_need else []
+    return f"{', '.join(words)}; {graph_in_words(graph)}"
+
+
+def rules_in_words(rules: Constraints, k: int) -> str:
+    """The side constraints in words; if there are many, their number and a hash."""
+    lines = list(_rule_words(rules.canonical(k)))
+    if len(lines) > _MOST_RULES or sum(map(len, lines)) > _LONGEST_RULES:
+        return f"{len(lines)} constraints {digest_of(lines)}"
+    return ", ".join(lines) or "no constraints"
+
+
+def _rule_words(rules: Constraints) -> Iterator[str]:
+    """Yield a short text for each constraint."""
+    for kind, numbers in (("together", rules.together), ("window", rules.windows)):
+        yield from (" ".join([kind, *map(str, row)]) for row in numbers)
+    yield from (f"uncut {v}" for v in rules.uncut)
+    yield from (" ".join(["least", str(count), *map(str, nodes)]) for count, nodes in rules.at_least)

@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from instances.devices import Platform
+from instances.devices import Platform, memory_in_words, platform_in_words
 from instances.errors import InputError, OneKindError, printable, unknown
 from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
@@ -38,8 +38,14 @@ from instances.graph.questions import GraphQuestion, digest_of
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import Value
 from instances.machines import Kind, Machines
-from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, NodeName, Windows
-from instances.partitioning.words import instance_in_words, memory_in_words, platform_in_words
+from instances.partitioning.constraints import (
+    NO_CONSTRAINTS,
+    BlockRules,
+    Constraints,
+    NodeName,
+    Windows,
+    instance_in_words,
+)
 from instances.records import By, Floats, Limit, read, written
 
 # Whole numbers up to this are floats.

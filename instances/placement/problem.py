@@ -12,15 +12,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from instances.certificates import PLACE, Envelope, envelope, opened, stated_answer
+from instances.devices import memory_in_words
 from instances.errors import InputError, printable
 from instances.graph.display import exact_figures, figures
 from instances.graph.memory import held_alone, touched_bytes
-from instances.graph.questions import GraphQuestion, digest_of
+from instances.graph.questions import GraphQuestion, digest_of, graph_in_words
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.json_files import Value
 from instances.machines import Machines, devices_document, devices_from_document
 from instances.partitioning.problem import GraphMember
-from instances.partitioning.words import graph_in_words, memory_in_words
 from instances.records import By, Floats
 
 # A question of placement, and what shows that nothing fits.

@@ -12,14 +12,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from instances.devices import Cluster, NetworkCards, Ports, cluster_document, cluster_from_document
+from instances.devices import Cluster, NetworkCards, Ports, cluster_document, cluster_from_document, memory_in_words
 from instances.errors import InputError, NothingFitsError, check_one_of
 from instances.graph.display import Displayed, exact_figures, figures
 from instances.graph.graph import numbers
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import CHAIN_FORMAT, Value, nested_numbers
-from instances.partitioning.words import memory_in_words
 from instances.records import By, Limit
 
 # Networks as chains of layers, the unit in which training pipelines are cut.

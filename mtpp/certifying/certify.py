@@ -26,8 +26,8 @@ from instances.deadline import Deadline, processor_seconds
 from instances.errors import said
 from instances.partitioning.symmetry import families, reduce_instance
 from instances.system.processes import GRACE, catch_interrupt, end_programs
-from mtpp.certificates.writing import bound_document
 from mtpp.certifying.loop import Loop, Method, Turn, best_of_each_method, ignore
+from mtpp.certifying.writing import bound_document
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals

@@ -128,7 +128,7 @@ def certify(
 
     from mtpp.api.partitioning import turns_of
     from mtpp.certifying.certify import certify as find_and_prove
-    from mtpp.cli.rows import certificate_row
+    from mtpp.cli.printing import certificate_row
 
     faults: list[SolverNotAvailableError] = []
     methods = turns_of(user_methods["methods"])
@@ -215,7 +215,7 @@ def partition(
     instances = questions(graph, k, throughput, words)
 
     from mtpp.api.partitioning import searched
-    from mtpp.cli.rows import partition_row
+    from mtpp.cli.printing import partition_row
 
     seed, limit, least = words["seed"], words["time_limit"], None
     if k == AUTO:
@@ -322,7 +322,7 @@ def bound(
         return _read_back(instances, model, exchange, starts, files, printing)
 
     from mtpp.api.partitioning import bounded
-    from mtpp.cli.rows import bound_row
+    from mtpp.cli.printing import bound_row
 
     with printing.answers(bound_row, instances, files, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):
@@ -357,8 +357,8 @@ def _read_back(
     files: Files,
     printing: Printing,
 ) -> int:
-    from mtpp.certificates.rerun import read_back
-    from mtpp.cli.rows import bound_row
+    from mtpp.certifying.rerun import read_back
+    from mtpp.cli.printing import bound_row
 
     code, sentences = DONE, []
     with printing.answers(bound_row, instances, files, tables=exchange.solution is not None) as answers:

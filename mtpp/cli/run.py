@@ -55,7 +55,7 @@ def split(
             return complain(f"{label}: {best.impossible}", IMPOSSIBLE)
         return complain(f"{label}: none found", NOTHING)
 
-    from mtpp.cli.rows import certificate_row
+    from mtpp.cli.printing import certificate_row
 
     manifest = splitting.write(best)
     printing.rows([certificate_row(best)])

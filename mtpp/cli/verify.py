@@ -84,7 +84,7 @@ def explain(
 
 
 def _show_partition(findings: Findings, text: str, result: Result[Any, Any], printing: Printing) -> None:
-    from mtpp.cli.rows import explained_row
+    from mtpp.cli.printing import explained_row
 
     partition = findings.partition
     printing.rows([explained_row(partition, findings.bound)])

@@ -11,7 +11,7 @@ from instances.deadline import Deadline
 from instances.errors import InputError, word
 from instances.json_files import Value
 from instances.results import Result, combine
-from mtpp.certificates.writing import bound_document, check_names
+from mtpp.certifying.writing import bound_document, check_names
 from mtpp.problems.registry import OF_SOLVERS, PROBLEMS, Problem
 from mtpp.questions.reading import ReadingWords
 from mtpp.questions.statements import StatementWords, other_question

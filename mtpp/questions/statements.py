@@ -21,9 +21,8 @@ from instances.errors import WordError, printable
 from instances.graph.display import figures
 from instances.graph.questions import HASH
 from instances.machines import Machines
-from instances.partitioning.constraints import Constraints
+from instances.partitioning.constraints import Constraints, rules_in_words
 from instances.partitioning.problem import places_of_kinds
-from instances.partitioning.words import rules_in_words
 from instances.placement.problem import PlacementInstance
 from instances.planning.grid import GridInstance, Servers
 from instances.planning.problem import TrainingInstance

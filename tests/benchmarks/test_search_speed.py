@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from experiments.studies.peers.tables import pymoo_brkga
+from experiments.studies.peers import pymoo_brkga
 from heuristics import HEURISTICS, Limits, local_search, portfolio
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline

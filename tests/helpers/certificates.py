@@ -24,7 +24,7 @@ from instances.partitioning.serving import ServingInstance
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
 from instances.runtimes.serving_front import Front, front_document
-from mtpp.certificates.writing import bound_document
+from mtpp.certifying.writing import bound_document
 from mtpp.problems.checking import certificate_document, rerun, verify
 from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.partitioning.cuts import block_bound

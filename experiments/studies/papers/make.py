@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.studies.mtpp.tables import Table, costs
+from experiments.studies.mtpp import Table, costs
 from experiments.studies.papers.partition import PartitionMeasures, PartitionRuns, seconds_of
 from experiments.studies.papers.plan import OWN, Row, papers_of, read_plan
 from experiments.studies.papers.training import (

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 import numpy as np
 import pandas as pd
 
-from experiments.studies.mtpp.tables import (
+from experiments.studies.mtpp import (
     Grid,
     Table,
     bound_grid,

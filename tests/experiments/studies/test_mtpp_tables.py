@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from command_line import mtpp
 
-from experiments.studies.mtpp.tables import (
+from experiments.studies.mtpp import (
     COLUMNS,
     bound_table,
     certificate_table,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from brute_force import optimum
 
-from experiments.studies.peers.tables import metis, peer_section, peers, pymoo_brkga, questions
+from experiments.studies.peers import metis, peer_section, peers, pymoo_brkga, questions
 from experiments.studies.report import Report
 from heuristics import Limits
 from instances import Instance, Platform

@@ -126,7 +126,7 @@ WALKS = {"local-search", "multilevel", "portfolio"}
         ("heuristics/local_search/searches.py", "local_search", {"local-search"}),
         ("heuristics/local_search/searches.py", "multilevel", {"multilevel"}),
         ("heuristics/local_search/state.py", "move", WALKS),
-        ("heuristics/portfolio.py", "portfolio", {"portfolio"}),
+        ("heuristics/local_search/searches.py", "portfolio", {"portfolio"}),
         ("mtpp_models/bounds/cuts.py", "pinned", {"pinned", "pigeonhole"}),
         ("mtpp_models/bounds/cuts.py", "pigeonhole", {"pigeonhole"}),
         ("mtpp_models/bounds/ideals/ideals.py", "ideals", {"ideals"}),
@@ -153,9 +153,8 @@ def test_what_all_share_reaches_all(copied: Path) -> None:
 #: Files that define a method, and what they define; names of one function with other parameters are one method. `kahn`
 #: and `simple` stand in the registries, on what all others use too.
 DEFINED = {
-    "heuristics.local_search.searches": ["local-search", "multilevel"],
+    "heuristics.local_search.searches": ["local-search", "multilevel", "portfolio"],
     "heuristics.orders.searches": ["random-1 random-100 random-10000", "brkga-100 brkga-10000", "mla mla-weighted"],
-    "heuristics.portfolio": ["portfolio"],
     "mtpp_models.bounds.cuts": ["pinned", "pigeonhole"],
     "mtpp_models.bounds.ideals.ideals": ["ideals"],
     "mtpp_models.bounds.levels": ["levels"],

@@ -18,7 +18,7 @@ from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import InputWarning
 from instances.json_files import json_text, parse_json
 from instances.random_graphs import regal_style
-from mtpp.certificates.rerun import read_back
+from mtpp.certifying.rerun import read_back
 from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import build, read_solution, solve, write_model
 from mtpp_models.exchange.solution_files import read_solution_file

@@ -21,7 +21,7 @@ from instances.certificates import SOLVER_NAMES
 from instances.random_graphs import regal_style
 from instances.system.processes import run_program
 from mtpp.certifying.certify import Methods, certify, methods_for
-from mtpp.cli.rows import certificate_row
+from mtpp.cli.printing import certificate_row
 from mtpp.runs.job import read_runs
 from mtpp_models import (
     MODELS,

@@ -14,7 +14,7 @@ from command_line import assert_misuse, mtpp
 from paper_plans import paper_row
 
 import experiments
-from experiments.studies.mtpp.tables import Grid
+from experiments.studies.mtpp import Grid
 from experiments.studies.papers.partition import PartitionMeasures, PartitionRuns, is_regal
 from experiments.studies.papers.plan import Row
 from experiments.studies.papers.training import TrainingMeasures

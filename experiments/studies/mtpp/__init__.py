@@ -1,1 +1,0 @@
-"""Ratio tables of partitioning."""

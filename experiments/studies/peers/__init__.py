@@ -1,1 +1,0 @@
-"""The methods of this project beside those of other packages, on the same questions for the same time."""

@@ -1,1 +1,0 @@
-"""Certificates: writing them, reading solutions of other programs back, and running methods again."""
