@@ -99,6 +99,11 @@ class Question(Protocol):
         """Sentences to print beside each answer."""
 
 
+def is_same(question: Question, other: Question) -> bool:
+    """Whether two questions are one, up to names."""
+    return question is other or question.key == other.key
+
+
 class Answer(Protocol):
     """Interface of all answers, such as `Partition`."""
 
@@ -292,7 +297,7 @@ class Result(Displayed, Generic[Q, A]):
                 f"{self.instance.label}: there is an answer to what is called impossible ({self.impossible}); please "
                 "report this as a bug."
             )
-        if self.answer.instance.key != self.instance.key:
+        if not is_same(self.answer.instance, self.instance):
             raise InputError("The answer belongs to another instance; combine results of the same one.")
         if self.bound is not None and _is_feasible(self.answer) and exceeds(self.bound.value, self.answer.cost):
             raise FalseCertificateError(
@@ -500,7 +505,7 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     if not answers:
         raise InputError("Nothing to combine; give at least one answer or result.")
     instance: Q = answers[0].instance
-    if any(answer.instance.key != instance.key for answer in answers):
+    if not all(is_same(answer.instance, instance) for answer in answers):
         raise InputError("The answers belong to different instances; combine those of one at a time.")
     results = [answer for answer in answers if isinstance(answer, Result)]
     parts = [part for result in results for part in result.parts or (result,)]

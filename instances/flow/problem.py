@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from instances.certificates import FLOW, Envelope, envelope, opened, stated_answ
 from instances.errors import InputError, printable
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.graph.tensors import FloatArray, IntArray, freeze
-from instances.json_files import Value, json_text, read_json
+from instances.json_files import Value, read_json
 from instances.records import Floats, Ints, read, written
 
 # Question of flow: layers of a decoder, devices that hold some of them, and links between devices.
@@ -152,16 +151,6 @@ class FlowInstance(QuestionRecord):
     def counts(self) -> IntArray:
         """(T,) number of devices of each kind."""
         return np.bincount(self.kind, minlength=len(self.capacity))
-
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that flows depend on."""
-        path = "" if self.longest_path is None else f" {self.longest_path}"
-        digest = hashlib.sha256(f"{self.layers} {self.kind.tolist()}{path}".encode())
-        digest.update(self.capacity.tobytes() + self.rates.tobytes())
-        if self.steps is not None:
-            digest.update(json_text(written(self.steps)).encode())
-        return digest.hexdigest()
 
     @property
     def question_words(self) -> str:
@@ -331,11 +320,6 @@ class FlowCertificate(Envelope):
 
     answer_name: ClassVar[str] = "placement of layers"
     cost_name: ClassVar[str] = "time"
-
-    @property
-    def label(self) -> str:
-        """Name of the question, and its hash."""
-        return f"{self.instance.label}, question {self.instance.key}"
 
 
 def read_flow_question(path: str | Path) -> FlowInstance:

@@ -47,6 +47,11 @@ class QuestionRecord(Displayed):
         return hash_of(self.problem, self.document())
 
     @property
+    def key(self) -> str:
+        """Hash that tells one question from another; that of runs where their files have one of its own."""
+        return self.question_hash
+
+    @property
     def question_words(self) -> str:
         """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         raise NotImplementedError

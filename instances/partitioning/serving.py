@@ -28,7 +28,7 @@ from instances.partitioning.stated import ServingQuestion
 MOST_TOKENS = 2**53
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ServingInstance(ServingQuestion):
     """Question of serving: a chain of layers whose caches grow with the context.
 
@@ -57,21 +57,6 @@ class ServingInstance(ServingQuestion):
     InputError
         If the nodes are no chain, a memory is infinite, or a number is out of its range.
     """
-
-    @cached_property
-    def question_hash(self) -> str:
-        """Hash of the whole question, computed once."""
-        return self.true_hash
-
-    @property
-    def key(self) -> str:
-        """Hash of everything that costs depend on."""
-        return self.question_hash
-
-    @property
-    def time_unit(self) -> str:
-        """Time unit of its costs."""
-        return self.instance.time_unit
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ import numpy as np
 
 from instances.certificates import KINDS, PARTITION, SERVE, Envelope, envelope, opened, stated_answer
 from instances.errors import InputError
-from instances.graph.questions import digest_of, hash_of, nameless
+from instances.graph.questions import QuestionRecord, digest_of, hash_of, nameless
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import Value
 from instances.partitioning.problem import GraphMember, Instance
@@ -195,8 +195,8 @@ class ServedDecoder:
     works: Annotated[FloatArray, Floats("T", "operators")] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class ServingQuestion:
+@dataclass(frozen=True, eq=False, repr=False)
+class ServingQuestion(QuestionRecord):
     """Question of serving, checked or as a file states it."""
 
     # The chain, the devices and the constraints.
@@ -237,11 +237,6 @@ class ServingQuestion:
         return question
 
     @property
-    def caveats(self) -> tuple[str, ...]:
-        """Sentences that belong beside each answer: none."""
-        return ()
-
-    @property
     def true_hash(self) -> str:
         """SHA-256 of the whole question, names of nodes included, the same in all versions."""
         return hash_of(self.problem, self.document())
@@ -261,6 +256,14 @@ class ServingQuestion:
     def label(self) -> str:
         """Name of the decoder and number of stages."""
         return self.instance.label
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of the costs."""
+        return self.instance.time_unit
+
+    def _facts(self) -> dict[str, str]:
+        return {"question": self.label}
 
 
 def _check(question: ServingQuestion) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,12 +122,6 @@ class PlacementInstance(GraphQuestion):
     def label(self) -> str:
         """Name of the graph and number of devices, as messages and tables show them."""
         return f"{self.graph.name} on {self.devices} devices"
-
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that costs depend on."""
-        gaps = (self.node_gap, self.transfer_gap, self.broadcast)
-        return hashlib.sha256(f"{self.graph.content_hash}{gaps!r}{self._figures!r}".encode()).hexdigest()
 
     @property
     def _figures(self) -> list[list[Any]]:

@@ -297,11 +297,6 @@ class DeploymentInstance(QuestionRecord):
         rest = waiting - Fraction(self.constants.prompt) * prompt
         return min(self.longest_cycle, math.floor(rest / Fraction(self.constants.wait)))
 
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that costs depend on."""
-        return self.question_hash
-
     @property
     def label(self) -> str:
         """Model and servers, as messages and tables show it."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
-from functools import cached_property
 from typing import Annotated, ClassVar
 
 from instances.errors import InputError
@@ -272,15 +270,6 @@ class GridInstance(QuestionRecord):
     def label(self) -> str:
         """Names of chain and servers and the samples of a step, as messages show them."""
         return f"{self.chains[0].name} on {self.servers.name}, {self.global_batch} samples"
-
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that costs depend on."""
-        numbers = (self.global_batch, self.memory, self.update_time, self.zero, self.modes, self.full_duplex)
-        others = (self.exposed, self.whole_experts)
-        records = (astuple(self.servers), astuple(self.state_bytes), astuple(self.fixed))
-        text = "".join(chain.content_hash for chain in self.chains) + repr(numbers) + repr(others) + repr(records)
-        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def question_words(self) -> str:

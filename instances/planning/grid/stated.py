@@ -90,11 +90,6 @@ class StatedGrid(GridMembers, Envelope):
         """Number of stages of each device."""
         return self.degrees.v
 
-    @property
-    def label(self) -> str:
-        """Name of the question, and its hash."""
-        return f"{self.instance.label}, question {self.instance.key[:12]}"
-
 
 def grid_from_document(document: Value) -> StatedGrid:
     """Read a plan file.

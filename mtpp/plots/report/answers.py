@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from instances import Result
-from instances.graph.display import Displayed
 from instances.results import PROOF_TOLERANCE
 from mtpp.plots.report.drawing import details, html, paragraph, preformatted, table, text
 from mtpp.plots.sections import Section, Table
@@ -39,10 +38,9 @@ def article(reported: Reported) -> tuple[str, str]:
 def _parts(reported: Reported) -> Iterator[str]:
     result = reported.result
     problem = PROBLEMS.of(result.instance)
-    instance = result.instance
-    facts = instance._facts() if isinstance(instance, Displayed) else {"question": instance.label}
     yield _headline(reported)
-    yield html(Section("Question", facts=facts if result.answer is None else problem.facts(result.answer)))
+    facts = result.instance._facts() if result.answer is None else problem.facts(result.answer)
+    yield html(Section("Question", facts=facts))
     if result.notes:
         yield html(Section("What to know beside it", sentences=[f"{note}." for note in result.notes]))
     yield _bound_section(reported)
