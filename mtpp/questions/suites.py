@@ -14,7 +14,7 @@ from instances.suites import SUITES, Suite, find_suite, is_suite
 from mtpp.questions.partitioning import Blocks, PartitioningWords, PlatformWords, counts_of, instances_of
 from mtpp.questions.reading import NetworkWords
 from mtpp.questions.words import checked, pick
-from mtpp.text.numbers import counted
+from mtpp.text.tables import CountingBar
 
 
 def load_targets(
@@ -60,12 +60,15 @@ def load_targets(
             raise WordError(
                 "bandwidth", bandwidth, f"the suite {target} has its own bandwidths; leave this option out."
             )
-        for entry, made in counted(suite.graphs(left_out), len(suite.entries), suite.name):
-            if made is None:
-                continue
-            rate = bandwidth if entry.bandwidth is None else entry.bandwidth
-            questions = instances_of(made, allowed, {**settings, "dims": None, "weights": None, "bandwidth": rate})
-            instances += [replace(question, name=entry.name, family=entry.family) for question in questions]
+        with CountingBar(len(suite.entries), f"graphs of {suite.name}") as bar:
+            for entry, made in suite.graphs(left_out):
+                if made is not None:
+                    rate = bandwidth if entry.bandwidth is None else entry.bandwidth
+                    questions = instances_of(
+                        made, allowed, {**settings, "dims": None, "weights": None, "bandwidth": rate}
+                    )
+                    instances += [replace(question, name=entry.name, family=entry.family) for question in questions]
+                bar.count()
     return instances
 
 

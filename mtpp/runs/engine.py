@@ -17,16 +17,13 @@ from threading import Event
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from instances import ComputationGraph, Instance
 from instances.errors import printable
 from instances.system.processes import catch_interrupt
 from mtpp.runs.job import OLD_SCHEMA, Job, Run, RunLog, remarks
 from mtpp.runs.user_methods import UserMethod
 from mtpp.runs.workers import AHEAD, Workers
-from mtpp.text.tables import PLAIN_SECONDS, stderr_console
+from mtpp.text.tables import CountingBar
 
 # Progress of a table on stderr: a bar on a terminal, now and then a plain line elsewhere; in a notebook one line.
 
@@ -85,50 +82,21 @@ class NotebookLine(_Silence):
             self._handle.update(text, raw=True)
 
 
-class RunBar:
-    """Progress bar over `total` runs with the remaining time; a context manager."""
+class RunBar(CountingBar):
+    """Progress bar over `total` runs."""
 
     def __init__(self, total: int, *, silent: bool = False) -> None:
-        self._silent = silent
-        self._total, self._done, self._failed = total, 0, 0
-        self._begin = self._printed = time.monotonic()
-        self._console = stderr_console()
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(), TextColumn("left"))
-        self._bar = Progress(
-            *columns,
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-            console=self._console,
-            transient=True,
-            disable=silent or not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=total)
+        super().__init__(total, "runs", silent=silent)
 
     def advance(self, run: Run) -> None:
         """Count a run; print a failed or doubtful one at once."""
         label = printable(f"{run['instance']}, k = {run['k']}, {run['method']}")
-        self._done += 1
         if run["error"] is not None:
-            self._failed += 1
             reason = printable(run["error"].splitlines()[0])
-            self._console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
+            self.console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
         for remark in remarks(run):
-            self._console.print(f"{remark}: {label}", markup=False, soft_wrap=True)
-        self._bar.update(self._task, advance=1, description=escape(label))
-        now = time.monotonic()
-        if self._silent:
-            return
-        if not self._console.is_terminal and (now - self._printed > PLAIN_SECONDS or self._done == self._total):
-            self._printed = now
-            remaining = (now - self._begin) / self._done * (self._total - self._done)
-            self._console.print(f"{self._done} of {self._total} runs, about {remaining:.0f} s left", highlight=False)
-
-    def __enter__(self) -> RunBar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+            self.console.print(f"{remark}: {label}", markup=False, soft_wrap=True)
+        self.count(label)
 
 
 # Jobs as bytes for other processes: graphs and files of callers stay out of them, and each process gets one once.

@@ -4,41 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from instances.architectures import Dim
-from instances.errors import InputWarning, WordError, printable, said
-from mtpp.text.tables import PLAIN_SECONDS, stderr_console
-
-# Progress of work on a known number of things: a bar on a terminal, now and then a plain line elsewhere.
-
-
-T = TypeVar("T")
-
-
-def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """Iterate over the items, with progress and the estimated remaining time on stderr."""
-    from rich import progress
-
-    console = stderr_console()
-    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn())
-    times = (progress.TimeElapsedColumn(), progress.TextColumn("left"), progress.TimeRemainingColumn())
-    begin = printed = time.monotonic()
-    with progress.Progress(*columns, *times, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(printable(what), total=total)
-        for done, item in enumerate(items, start=1):
-            yield item
-            bar.advance(task)
-            now = time.monotonic()
-            if not console.is_terminal and now - printed > PLAIN_SECONDS:
-                printed = now
-                remaining = (now - begin) / done * (total - done)
-                console.print(f"{what}: {done} of {total}, about {remaining:.0f} s left", markup=False, highlight=False)
-
+from instances.errors import InputWarning, WordError, said
 
 # Times and sizes as text, in the unit that fits, with its name; and numbers of things.
 

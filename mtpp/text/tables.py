@@ -1,4 +1,4 @@
-"""Tables of text, and a line that changes while work goes on."""
+"""Tables of text, and lines that change while work goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -74,6 +74,45 @@ class LiveLine:
             if moment.nodes is not None:
                 parts.append(f"{moment.nodes} nodes")
         return Text(printable("  ".join(parts)), no_wrap=True, overflow="ellipsis")
+
+
+class CountingBar:
+    """Bar on stderr with the number of things done and the remaining time; a context manager."""
+
+    def __init__(self, total: int, things: str, *, silent: bool = False) -> None:
+        from rich import progress
+
+        self._total, self._things, self._done, self._silent = total, printable(things), 0, silent
+        self._begin = self._printed = time.monotonic()
+        self.console = stderr_console()
+        self._bar = progress.Progress(
+            *(progress.BarColumn(), progress.MofNCompleteColumn()),
+            progress.TextColumn("{task.fields[things]}", markup=False),
+            *(progress.TimeElapsedColumn(), progress.TextColumn("left"), progress.TimeRemainingColumn()),
+            progress.TextColumn("{task.description}", markup=False),
+            console=self.console,
+            transient=True,
+            disable=silent or not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total, things=self._things)
+
+    def count(self, label: str = "") -> None:
+        """Count a thing, and show its label; after a plain line, the end has one as well."""
+        self._done += 1
+        self._bar.update(self._task, advance=1, description=label)
+        now, is_last = time.monotonic(), self._done == self._total and self._printed > self._begin
+        if not (self._silent or self.console.is_terminal) and (is_last or now - self._printed > PLAIN_SECONDS):
+            self._printed = now
+            remaining = (now - self._begin) / self._done * (self._total - self._done)
+            line = f"{self._done} of {self._total} {self._things}, about {remaining:.0f} s left"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
 
 def stderr_console() -> Console:

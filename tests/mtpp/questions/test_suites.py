@@ -12,7 +12,7 @@ from instances import ComputationGraph, InputError, save_graph
 from instances.errors import InputWarning
 from instances.machines import Kind, Machines
 from mtpp.questions.suites import load_targets
-from mtpp.text import numbers
+from mtpp.text import tables
 
 WORDS: Any = {"bandwidth": None, "memory": None, "activation_buffer": None, "fit": False}
 
@@ -66,8 +66,10 @@ def test_one_broken_file_costs_its_graph(folder: Path) -> None:
         assert mtpp.compare(folder, 2, "simple")["graph"].tolist() == ["a", "b"]
 
 
-def test_long_work_says_how_much_is_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "PLAIN_SECONDS", 0.0)
-    assert list(numbers.counted(iter("ab"), 2, "letters")) == ["a", "b"]
+def test_long_work_says_how_much_is_left(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PLAIN_SECONDS", 0.0)
+    load_targets([str(folder)], 2, WORDS)
     said = capsys.readouterr().err.splitlines()
-    assert [line.partition(",")[0] for line in said] == ["letters: 1 of 2", "letters: 2 of 2"]
+    assert [line.partition(",")[0] for line in said] == [f"1 of 2 graphs of {folder}", f"2 of 2 graphs of {folder}"]
