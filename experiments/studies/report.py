@@ -10,14 +10,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from instances.errors import find
+from instances.graph.tensors import FloatArray
 from instances.json_files import check_writable, json_text
 from mtpp.plots.style import save_figure
 from mtpp.runs.engine import RunBar, run_jobs, unfinished
 from mtpp.runs.job import Job, Run, RunLog
+from mtpp.runs.statistics import geometric_means
 from mtpp.runs.workers import Workers
 from mtpp.text.tables import FORMATS, filled, fitted, terminal_width, wrapped
 
@@ -169,6 +172,19 @@ class Report:
             reasons = f"{self.out} has the reasons. The same call tries them again."
             print(f"{sum(failed)} of {len(failed)} runs failed; {reasons}", file=sys.stderr)
         return int(any(failed))
+
+
+def errors_in_words(logs: FloatArray, clusters: Sequence[str], decimals: int = 3) -> list[str]:
+    """Cells of logarithms of predicted over measured numbers.
+
+    Their geometric mean with its interval over the clusters; of the larger of both numbers over the smaller the mean,
+    90 %, and the worst.
+    """
+    mean, apart = geometric_means(np.exp(logs), clusters), np.abs(logs)
+    low, high = mean.low[0], mean.high[0]
+    interval = "–" if math.isnan(low) else f"[{low:.{decimals}f}, {high:.{decimals}f}]"
+    worst = (apart.mean(), np.quantile(apart, 0.9), apart.max())
+    return [f"{mean.value[0]:.3f}", interval, *(f"{math.exp(value):.3f}" for value in worst)]
 
 
 def write_sections(sections: Iterable[Section], folder: Path) -> None:

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.studies.report import Section
+from experiments.studies.report import Section, errors_in_words
 from instances.deadline import Deadline
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer
 from instances.serving.answer import Chain, ServedChain, Stage
 from instances.serving.problem import MOST_BATCH, DeploymentInstance
 from instances.serving.servers import StatedServers, servers_of_text
 from instances.serving.transformers import served_model
-from mtpp.runs.statistics import geometric_means
 from mtpp_models.flow.deployments import deployed
 
 #: Published rows with their sources; a row is a model on tp x pp devices of a server.
@@ -162,13 +161,9 @@ def measured_section(rows: list[Measurement] | None = None) -> Section:
         groups.setdefault((row.source, row.metric), []).append(row)
     lines = []
     for (source, metric), members in groups.items():
-        logs = factors(members)
-        mean = geometric_means(np.exp(logs), [f"{row.model} {row.device}" for row in members])
-        low, high, apart = mean.low[0], mean.high[0], np.abs(logs)
-        interval = "–" if math.isnan(low) else f"[{low:.2f}, {high:.2f}]"
-        worst = [math.exp(value) for value in (apart.mean(), np.quantile(apart, 0.9), apart.max())]
-        shown = [_PAPER.sub("", source).removeprefix("TensorRT-LLM "), _METRICS[metric], str(len(members))]
-        lines.append([*shown, f"{mean.value[0]:.3f}", interval, *(f"{value:.3f}" for value in worst)])
+        errors = errors_in_words(factors(members), [f"{row.model} {row.device}" for row in members], 2)
+        name = _PAPER.sub("", source).removeprefix("TensorRT-LLM ")
+        lines.append([name, _METRICS[metric], str(len(members)), *errors])
     header = ["TensorRT-LLM", "of", "rows", "mean", "interval", "apart", "90 %", "worst"]
     return Section("serving-measured", "Predictions beside measurements", header, lines, _MEASURED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -316,10 +317,5 @@ def _layers(cut: dict[str, Any] | None) -> str:
 
 def _joined(counts: Sequence[int]) -> str:
     """Layer counts with equal neighbours as a product, such as 10×8."""
-    runs: list[list[int]] = []
-    for count in counts:
-        if runs and runs[-1][0] == count:
-            runs[-1][1] += 1
-        else:
-            runs.append([count, 1])
+    runs = [(count, len(list(same))) for count, same in groupby(counts)]
     return ",".join(f"{count}x{times}" if times > 2 else ",".join([str(count)] * times) for count, times in runs)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.studies.report import Report, Section
+from experiments.studies.report import Report, Section, errors_in_words
 from instances.json_files import parse_json
 from instances.planning.grid.estimates import spread
 from instances.planning.grid.plan import GridPlan
@@ -30,7 +30,6 @@ from instances.readers.huggingface.configuration import decoder_of
 from mtpp.api.training import asked, even_plan
 from mtpp.plots.style import axes_of
 from mtpp.questions.grid import GridQuestion
-from mtpp.runs.statistics import geometric_means
 
 #: Published rows with their sources.
 PUBLISHED = Path(__file__).parent / "published.csv"
@@ -180,13 +179,9 @@ def families_section(steps: Iterable[MeasuredStep]) -> Section:
     lines = []
     for family, members in groups.items():
         logs = np.array([math.log(step.plan.time / step.seconds) for step in members])
-        mean = geometric_means(np.exp(logs), [f"{step.row['model']} {step.row['dev']}" for step in members])
-        low, high, apart = mean.low[0], mean.high[0], np.abs(logs)
-        interval = "–" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]"
-        worst = [math.exp(value) for value in (apart.mean(), np.quantile(apart, 0.9), apart.max())]
+        errors = errors_in_words(logs, [f"{step.row['model']} {step.row['dev']}" for step in members])
         inside = sum(step.is_in_range for step in members) / len(members)
-        numbers = [f"{value:.3f}" for value in worst]
-        lines.append([family, str(len(members)), f"{mean.value[0]:.3f}", interval, *numbers, f"{inside:.0%}"])
+        lines.append([family, str(len(members)), *errors, f"{inside:.0%}"])
     header = ["family", "rows", "mean", "interval", "apart", "90 %", "worst", "in range"]
     return Section("train-measured", "Predicted steps beside published ones", header, lines, _NOTE)
 

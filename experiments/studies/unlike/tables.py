@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -151,10 +152,5 @@ def _question(run: Run) -> list[str]:
 
 def _layers(run: dict[str, Any]) -> str:
     """The devices with their numbers of layers, as text; equal neighbours are one item."""
-    rows: list[list[Any]] = []
-    for name, count in run["layers"]:
-        if rows and rows[-1][:2] == [name, count]:
-            rows[-1][2] += 1
-        else:
-            rows.append([name, count, 1])
+    rows = [(*item, len(list(same))) for item, same in groupby(run["layers"])]
     return ", ".join(f"{name}: {count}" + (f" (x{times})" if times > 1 else "") for name, count, times in rows)
