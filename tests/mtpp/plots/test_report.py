@@ -305,7 +305,7 @@ def test_bad_input_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[
         f"report {tmp_path}/c.json {tmp_path}/none.json {out}": "there is no such file",
         f"report {tmp_path}/graph.json {out}": "this is 'mtpp-graph/1'",
         f"report {tmp_path}/c.json --graph gnmt {out}": "it holds its question",
-        f"report {tmp_path}/c.json --time-limit 0 {out}": "it must be positive",
+        f"report {tmp_path}/c.json --time-limit 0 {out}": "give more than 0",
         f"report {tmp_path}/c.json --out {tmp_path}/c.json": "this is a file to read",
     }.items():
         assert mtpp(command) == 2
