@@ -42,7 +42,7 @@ def sets_along_edges(order: _Ints, behind: tuple[_Ints, _Ints], words: int) -> t
     return to, fro
 
 
-@compiled
+@compiled(allocates=False)
 def add_reader(v: int, outputs: _Ints, need: _Ints, live: LiveTensors) -> int:
     """Update the bytes live at nodes of the block when v joins; return the largest new total, or 0 if none grew.
 
@@ -68,7 +68,7 @@ def add_reader(v: int, outputs: _Ints, need: _Ints, live: LiveTensors) -> int:
     return largest
 
 
-@compiled
+@compiled(allocates=False)
 def remove_reader(v: int, outputs: _Ints, live: LiveTensors) -> None:
     """Undo `add_reader` for v, the node that joined last."""
     words = live.passed.shape[1]
@@ -128,7 +128,7 @@ def live_in_rest(inside: _Inside, need: _Ints, live: LiveTensors) -> int:
 _Words = NDArray[np.uint64]
 
 
-@compiled
+@compiled(allocates=False)
 def is_late(v: int, question: IdealQuestion, inside: NDArray[np.int8]) -> bool:
     """Whether to skip v: the equal branch before its own has the same nodes in ideal and block, so it grows first."""
     b = question.branch[v]
@@ -141,7 +141,7 @@ def is_late(v: int, question: IdealQuestion, inside: NDArray[np.int8]) -> bool:
     return True
 
 
-@compiled
+@compiled(allocates=False)
 def sort_branches(words: _Words, code: np.uint64, question: IdealQuestion) -> np.uint64:
     """Sort the equal branches of a set in place, as one form for all exchanges; return its new hash."""
     start, nodes = question.branches
@@ -158,7 +158,7 @@ def sort_branches(words: _Words, code: np.uint64, question: IdealQuestion) -> np
     return code
 
 
-@compiled
+@compiled(allocates=False)
 def _is_greater(b: int, words: _Words, question: IdealQuestion) -> bool:
     """Whether a branch holds the first node in which it differs from the one before."""
     start, nodes = question.branches
@@ -169,7 +169,7 @@ def _is_greater(b: int, words: _Words, question: IdealQuestion) -> bool:
     return False
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _holds(words: _Words, v: int) -> bool:
     return (words[v // _WORD] >> np.uint64(v % _WORD)) & np.uint64(1) == np.uint64(1)
 
@@ -320,7 +320,7 @@ def _is_absorbed(question: IdealQuestion, table: IdealTable, search: IdealSearch
     return False
 
 
-@compiled
+@compiled(allocates=False)
 def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, until: int) -> int:
     """Enter in the table all larger ideals whose new nodes are a block below the limit; `DONE`, `FULL` or `PAUSED`."""
     at, limit = search.at, question.limit
@@ -359,7 +359,8 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
                 number = at[2]
                 if number == len(table.level) or 2 * number >= len(table.slot):
                     return FULL
-                table.ideals[number] = search.image
+                for w in range(len(search.image)):
+                    table.ideals[number, w] = search.image[w]
                 table.level[number], table.slot[place] = level + 1, number
                 at[2] += 1
         begin = search.first[down]
@@ -378,7 +379,7 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
     return DONE
 
 
-@compiled
+@compiled(allocates=False)
 def _add(v: int, depth: int, question: IdealQuestion, search: IdealSearch) -> None:
     """Add a node to the block, and write the sums of the next depth."""
     received, sent, cut, params = search.received[depth], search.sent[depth], search.cut[depth], search.params[depth]
@@ -411,7 +412,7 @@ def _add(v: int, depth: int, question: IdealQuestion, search: IdealSearch) -> No
     search.need[down] = max(search.need[depth], question.need[v], live)
 
 
-@compiled
+@compiled(allocates=False)
 def _remove(v: int, question: IdealQuestion, search: IdealSearch) -> None:
     """Remove v, the node that was added last."""
     remove_reader(v, question.outputs, question.live)
@@ -426,30 +427,31 @@ def _remove(v: int, question: IdealQuestion, search: IdealSearch) -> None:
     _flip(v, question, search)
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _flip(v: int, question: IdealQuestion, search: IdealSearch) -> None:
     search.words[v // _WORD] ^= np.uint64(1) << np.uint64(v % _WORD)
     search.hash[0] ^= question.code[v]
 
 
-@compiled
+@compiled(allocates=False)
 def _place(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> int:
     """Slot of the current ideal in the hash table, or the empty slot where it belongs."""
     last = len(table.slot) - 1
-    search.image[:] = search.words
+    for w in range(len(search.image)):
+        search.image[w] = search.words[w]
     code = sort_branches(search.image, search.hash[0], question)
     place = int(np.int64(code & np.uint64(last)))
     while table.slot[place] >= 0:
-        entry, same = table.ideals[table.slot[place]], True
+        number, same = table.slot[place], True
         for w in range(len(search.image)):
-            same &= entry[w] == search.image[w]
+            same &= table.ideals[number, w] == search.image[w]
         if same:
             break
         place = (place + 1) & last
     return place
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _overflow(question: IdealQuestion, load: int) -> int:
     if question.fit == 0 or load <= question.room:
         return 0

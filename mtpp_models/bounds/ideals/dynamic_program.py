@@ -185,7 +185,7 @@ def empty_block(passing: Passing) -> Block:
     )
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def join_block(v: int, passing: Passing, block: Block) -> float:
     """Add group v to the block; return the most bytes live at any node where new tensors pass, 0 if there is none.
 
@@ -211,7 +211,7 @@ def join_block(v: int, passing: Passing, block: Block) -> float:
     return largest
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def leave_block(v: int, passing: Passing, block: Block) -> None:
     """Remove group v, which was the last to join."""
     for f in range(passing.read_start[v], passing.read_start[v + 1]):
@@ -228,7 +228,7 @@ def leave_block(v: int, passing: Passing, block: Block) -> None:
             block.behind[t, w] = 0
 
 
-@compiled
+@compiled(allocates=False)
 def least_peak(nodes: IntArray, need: FloatArray, passing: Passing, block: Block) -> float:
     """Most bytes that are live at some node of a set, whatever the order of its nodes.
 
@@ -242,7 +242,7 @@ def least_peak(nodes: IntArray, need: FloatArray, passing: Passing, block: Block
     return largest
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _lowest(word: np.uint64) -> int:
     """Index, from 0, of the lowest bit of a word that is 1."""
     return math.frexp(float(word & (~word + np.uint64(1))))[1] - 1
@@ -268,6 +268,53 @@ def no_chains(lattice: Lattice, k: int, up_to_exchange: bool) -> Chains:
     return Chains(blocks, bottleneck, np.full(count, -1), reached)
 
 
+class _Scratch(NamedTuple):
+    """Arrays of one call: what a block needs along the path from the ideal it extends, by depth, and counts."""
+
+    at: IntArray  # (n + 1,) ideals on the path
+    cover: IntArray  # next cover of each
+    added: IntArray  # node added
+    received: FloatArray  # time to receive what the block reads
+    passing_on: FloatArray  # time of what goes on behind the block from those before
+    resident_bytes: FloatArray
+    tallest: FloatArray  # least peak
+    # The ideal looked at is an image of the listed one: between which places of equal branches that of the node moved.
+    left_place: IntArray
+    new_place: IntArray
+    below: Words  # (r,) columns of branches in the ideal that is extended
+    column: Words  # and now
+    branch: IntArray  # the branch that stands at each place of the listed ideal
+    inside: IntArray  # (t,) readers of each tensor in the block
+    using: IntArray  # users of each shared parameter in the block
+    outside: IntArray  # (t,) readers of each tensor outside the ideal that is extended
+    comes: IntArray  # (t,) whether its producer is in that ideal
+    nodes: IntArray  # (n,) those outside it
+
+
+@compiled
+def _scratch(arrays: KernelArrays, rows: int) -> _Scratch:
+    n, tensors = len(arrays.work), len(arrays.tensor_time)
+    return _Scratch(
+        at=np.empty(n + 1, np.int64),
+        cover=np.empty(n + 1, np.int64),
+        added=np.empty(n + 1, np.int64),
+        received=np.empty(n + 1),
+        passing_on=np.empty(n + 1),
+        resident_bytes=np.empty(n + 1),
+        tallest=np.empty(n + 1),
+        left_place=np.empty(n + 1, np.int64),
+        new_place=np.empty(n + 1, np.int64),
+        below=np.zeros(rows, np.uint64),
+        column=np.zeros(rows, np.uint64),
+        branch=np.arange(rows),
+        inside=np.zeros(tensors, np.int64),
+        using=np.zeros(len(arrays.shared_bytes), np.int64),
+        outside=np.zeros(tensors, np.int64),
+        comes=np.zeros(tensors, np.int64),
+        nodes=np.empty(n, np.int64),
+    )
+
+
 @compiled
 def extend_chains(
     arrays: KernelArrays,
@@ -288,22 +335,34 @@ def extend_chains(
     Chains with bottlenecks up to `enough` count as equally good; a smaller `enough` gives better chains and takes
     longer. Returns the index of the ideal to continue with; at the last one, which holds all nodes, nothing is left.
     """
+    scratch, block = _scratch(arrays, len(branches.first)), empty_block(passing)
+    return _extend(arrays, branches, need, passing, fit, lattice, k, goal, enough, first, steps, chains, block, scratch)
+
+
+@compiled(allocates=False)
+def _extend(
+    arrays: KernelArrays,
+    branches: Branches,
+    need: FloatArray,
+    passing: Passing,
+    fit: bool,
+    lattice: Lattice,
+    k: int,
+    goal: float,
+    enough: float,
+    first: int,
+    steps: int,
+    chains: Chains,
+    block: Block,
+    scratch: _Scratch,
+) -> int:
+    """As `extend_chains`, with an empty block and arrays that are its own."""
     ideals, work, cut, rest, start, node, above = lattice
     blocks, bottleneck, before, reached = chains
+    at, cover, added, received, passing_on, resident_bytes, tallest, left_place, new_place = scratch[:9]
+    below, column, branch, inside, using, outside, comes, nodes = scratch[9:]
     last = len(ideals) - 1
-    n, total = len(arrays.work), work[last]
-    # Of the path from ideal i to the one looked at: ideals, the next cover of each, node added, and of the block so
-    # far what it receives, the time of what goes on behind it, bytes held and least peak.
-    at, cover, added = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    received, passing_on = np.empty(n + 1), np.empty(n + 1)
-    resident_bytes, tallest = np.empty(n + 1), np.empty(n + 1)
-    # Of equal branches, the columns in ideal i and now; the ideal looked at is an image of the listed one: which branch
-    # stands at each place of that, and of each node added between which places its branch has moved.
-    rows = len(branches.first)
-    below, column, branch = np.zeros(rows, np.uint64), np.zeros(rows, np.uint64), np.arange(rows)
-    left_place, new_place = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    inside, using = np.zeros(len(arrays.tensor_time), np.int64), np.zeros(len(arrays.shared_bytes), np.int64)
-    block = empty_block(passing)
+    total, rows = work[last], len(branches.first)
     looked = 0
     for i in range(first, last):
         if looked > steps:
@@ -313,21 +372,22 @@ def extend_chains(
             continue
         # The last block reads what is cut behind i and sends nothing.
         if max(bottleneck[i], remaining + cut[i]) < min(goal, bottleneck[last]):
-            nodes = _nodes_behind(ideals[i], n)
-            looked += len(nodes)
-            tall = least_peak(nodes, need, passing, block)
+            count = _nodes_behind(ideals[i], nodes)
+            looked += count
+            tall = least_peak(nodes[:count], need, passing, block)
             closing = max(bottleneck[i], remaining + cut[i] + _overflow(rest[i] + tall, arrays, fit))
             if closing < min(goal, bottleneck[last]):
                 blocks[last], bottleneck[last], before[last] = b + 1, closing, i
         # What the blocks behind the next one have room for, and so what the next one has to do.
         room = (k - b - 1) * goal
-        outside, comes = _readers_behind(i, arrays, lattice)
+        _readers_behind(i, arrays, lattice, outside, comes)
         if room == 0.0 or _is_absorbed(i, max(bottleneck[i], enough), outside, arrays, lattice, chains):
             continue
         for r in range(rows):
             if branches.first[r] == r:
                 columns_of(ideals[i], r, branches, below)
-        column[:] = below
+        for r in range(rows):
+            column[r] = below[r]
         at[0], cover[0], added[0] = i, start[i + 1], -1
         received[0], passing_on[0], resident_bytes[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
         depth = 0
@@ -386,23 +446,25 @@ def extend_chains(
             if cost < goal and (b + 1 < blocks[j] or (b + 1 == blocks[j] and highest < bottleneck[j])):
                 blocks[j], bottleneck[j], before[j] = b + 1, highest, i
                 if rows > 0:
-                    reached[j] = ideals[i]
+                    for w in range(ideals.shape[1]):
+                        reached[j, w] = ideals[i, w]
                     for d in range(1, depth + 1):
                         reached[j, added[d] >> 6] |= np.uint64(1) << np.uint64(added[d] & 63)
     return last
 
 
-@compiled
-def _nodes_behind(ideal: Words, n: int) -> IntArray:
-    nodes, count = np.empty(n, np.int64), 0
-    for v in range(n):
+@compiled(allocates=False)
+def _nodes_behind(ideal: Words, nodes: IntArray) -> int:
+    """Number of nodes outside an ideal, which become the first of `nodes`, (n,)."""
+    count = 0
+    for v in range(len(nodes)):
         if not has(ideal, v):
             nodes[count] = v
             count += 1
-    return nodes[:count]
+    return count
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _unsettle(v: int, row: int, to: int, column: Words, branch: IntArray, branches: Branches) -> None:
     """Undo `settle`, which moved the branch of node `v` from index `row` to index `to`."""
     moved = branch[to]
@@ -412,21 +474,20 @@ def _unsettle(v: int, row: int, to: int, column: Words, branch: IntArray, branch
     branch[row] = moved
 
 
-@compiled
-def _readers_behind(i: int, arrays: KernelArrays, lattice: Lattice) -> tuple[IntArray, IntArray]:
+@compiled(allocates=False)
+def _readers_behind(i: int, arrays: KernelArrays, lattice: Lattice, outside: IntArray, comes: IntArray) -> None:
     """Of each tensor, (t,): its number of readers outside ideal i, and 1 if its producer is in the ideal, else 0."""
-    outside = np.zeros(len(arrays.tensor_time), np.int64)
-    comes = np.zeros(len(arrays.tensor_time), np.int64)
+    outside[:], comes[:] = 0, 0
     for v in range(len(arrays.work)):
         if has(lattice.ideals[i], v):
-            comes[arrays.output_start[v] : arrays.output_start[v + 1]] = 1
+            for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
+                comes[t] = 1
         else:
             for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
                 outside[arrays.input_tensor[f]] += 1
-    return outside, comes
 
 
-@compiled
+@compiled(allocates=False)
 def _is_absorbed(
     i: int, highest: float, outside: IntArray, arrays: KernelArrays, lattice: Lattice, chains: Chains
 ) -> bool:
@@ -451,7 +512,7 @@ def _is_absorbed(
     return False
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _count(v: int, change: int, inside: IntArray, using: IntArray, arrays: KernelArrays) -> None:
     """Add `change` (1 or -1) for `v` to the readers of its tensors and the users of its parameters in the block."""
     for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
@@ -460,7 +521,7 @@ def _count(v: int, change: int, inside: IntArray, using: IntArray, arrays: Kerne
         using[arrays.shared[f]] += change
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _overflow(resident_bytes: float, arrays: KernelArrays, fit: bool) -> float:
     """Time to stream the bytes beyond the memory; if it is a hard limit (`fit`), infinite if any, beyond rounding."""
     over = max(0.0, resident_bytes + arrays.activation_buffer - arrays.memory)

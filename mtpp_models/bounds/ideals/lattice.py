@@ -114,13 +114,13 @@ class Branches(NamedTuple):
         return result
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def has(words: Words, v: int) -> bool:
     """Whether the set holds node v."""
     return (words[v >> 6] >> np.uint64(v & 63)) & _ONE == _ONE
 
 
-@compiled
+@compiled(allocates=False)
 def columns_of(words: Words, first: int, branches: Branches, column: Words) -> None:
     """Write into `column`, (r,), the set's nodes in each branch of the family that begins at `first`, as bits."""
     r = first
@@ -132,14 +132,14 @@ def columns_of(words: Words, first: int, branches: Branches, column: Words) -> N
         r += 1
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def follows_its_twin(v: int, below: Words, column: Words, branches: Branches) -> bool:
     """Whether v's branch and the one before it have equal bits in both sets, so that adding v would be redundant."""
     r = branches.row[v]
     return r > 0 and branches.first[r] < r and below[r - 1] == below[r] and column[r - 1] == column[r]
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def settle(v: int, row: int, column: Words, branch: IntArray, branches: Branches) -> int:
     """Add node v to its branch, re-sort the family by falling columns, and return the branch's new index in that order.
 
@@ -189,7 +189,7 @@ class Growing(NamedTuple):
     done: int  # index of the first ideal whose covers are not all listed yet; equal to `listed` if there is none
 
 
-@compiled(inline="always")
+@compiled(inline="always", allocates=False)
 def _contains(words: Words, other: Words) -> bool:
     """Whether the set holds all of `other`."""
     for i in range(len(words)):  # noqa: SIM110 - numba has no all() and any() of generators
@@ -312,7 +312,7 @@ def enumerate_ideals(
     return Growing(Lattice(ideals[:count], work, cut, rest, start, node, above), hashes, slots, count, i)
 
 
-@compiled
+@compiled(allocates=False)
 def _exchange(row: int, to: int, words: Words, key: np.uint64, salt: Words, branches: Branches) -> np.uint64:
     """Move a branch of the set from index `row` to an earlier index `to`, the others up by one; return the new hash."""
     for r in range(row, to, -1):
@@ -336,7 +336,7 @@ def _rename(nodes: Indices, row: int, to: int, branches: Branches) -> None:
     nodes.sort()
 
 
-@compiled
+@compiled(allocates=False)
 def _write_covers(
     i: int, v: int, start: IntArray, node: Indices, end: int, larger: Words, before: Words, arrays: KernelArrays
 ) -> int:
@@ -365,7 +365,7 @@ def _write_covers(
     return end
 
 
-@compiled
+@compiled(allocates=False)
 def _slot(slots: Indices, ideals: Words, key: np.uint64, words: Words) -> int:
     """Index of the slot of this ideal in the hash table, or of the free slot where it is to be inserted."""
     slot = np.int64(key & np.uint64(len(slots) - 1))
@@ -374,7 +374,7 @@ def _slot(slots: Indices, ideals: Words, key: np.uint64, words: Words) -> int:
     return int(slot)
 
 
-@compiled
+@compiled(allocates=False)
 def _equal(a: Words, b: Words) -> bool:
     for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators
         if a[i] != b[i]:
@@ -396,7 +396,7 @@ def _longer(values: NDArray[Any], capacity: int) -> NDArray[Any]:
     return result
 
 
-@compiled
+@compiled(allocates=False)
 def _cut_change(v: int, larger: Words, arrays: KernelArrays, readers: Words) -> float:
     change = 0.0
     for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
