@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from instances.errors import InputError
+from instances.errors import InputError, assumptions
 from instances.json_files import missing
 from mtpp.cli import options
 from mtpp.cli.command import Without, command
@@ -170,6 +170,8 @@ def table(
     with running.workers() as workers:
         seeds, budgets = seeds_of(trials["seeds"]), budgets_of(trials["budgets"])
         code = make_tables(instances, names, settings, workers, report, seeds=seeds, budgets=budgets)
+    if report.style == "txt":
+        printing.detail(*(f"{note}." for note in assumptions()))
     if left_out:
         print(f"Graphs that are left out, as told above: {len(left_out)}.", file=sys.stderr)
     return code

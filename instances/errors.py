@@ -223,7 +223,7 @@ ASSUMED = "Assumed: "
 
 
 def assume(name: str, text: str) -> None:
-    """Record the default of a parameter, or of a dimension as in "dims.batch", which the caller left out.
+    """Record the default of a parameter that the caller left out, or a part of one as in "dims.batch".
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def assume(name: str, text: str) -> None:
         The default with its unit.
     """
     listener = _listener.get()
-    if listener is not None and (name in listener[0] or name.startswith(_OF_DIMS)):
+    if listener is not None and (name in listener[0] or "." in name):
         listener[1].setdefault(name, text)
 
 
@@ -277,7 +277,7 @@ def sentence(assumed: Mapping[str, str]) -> str:
     'Assumed: batch 1, 25 GB/s between devices; dims batch=…, bandwidth change it'
     """
     dims = [f"{name.removeprefix(_OF_DIMS)}=…" for name in assumed if name.startswith(_OF_DIMS)]
-    words = [word(name) for name in assumed if not name.startswith(_OF_DIMS)]
+    words = [word(name.partition(".")[0]) for name in assumed if not name.startswith(_OF_DIMS)]
     if dims:
         words.insert(0, f"{word('dims')} {', '.join(dims)}")
     return (

@@ -25,6 +25,7 @@ import numpy as np
 
 from instances.devices import MOST_BLOCKS, Device, Platform
 from instances.errors import InputError, WordError, check_one_of, printable, unknown
+from instances.graph.display import figures
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import Value, finite_or_none, read_json
 
@@ -33,7 +34,8 @@ KINDS_FORMAT, TABLE_FORMAT = "mtpp-devices/2", "mtpp-devices/1"
 
 _TEXT = re.compile(r"\s*(\d{1,99})\s*[x×*]\s*([\w.+-]+)\s*")
 _MOST_KINDS = 256
-_MOST_DEVICES = 4096
+#: Most devices of a question whose devices are not alike.
+MOST_DEVICES = 4096
 _ORDERS = ("free", "fixed")
 
 
@@ -76,7 +78,7 @@ class Kind:
             raise InputError("A kind of devices has no name; give it one.")
         where = f"kind {printable(self.name)}"
         if not 1 <= self.count <= MOST_BLOCKS:
-            raise InputError(f"{where}: count is {self.count}; give 1 to {_MOST_DEVICES}, or leave the kind out.")
+            raise InputError(f"{where}: count is {self.count}; give 1 to {MOST_DEVICES}, or leave the kind out.")
         if self.speed is not None and self.roofline is not None:
             raise InputError(f"{where}: it has a speed and a roofline; give one of them.")
         if self.speed is not None and not 0 < self.speed < math.inf:
@@ -92,6 +94,15 @@ class Kind:
     def traits(self) -> tuple[float | Device | None, ...]:
         """All numbers in which kinds can differ: speed, roofline, memory, bandwidth, price."""
         return self.speed, self.roofline, self.memory, self.bandwidth, self.price
+
+    @property
+    def rates(self) -> tuple[str, str, str]:
+        """Peak, rate to the memory with its size, and rate to other devices, of a kind that is known by name."""
+        assert self.roofline is not None
+        assert self.bandwidth is not None
+        to_memory = f"{figures(self.roofline.memory_bandwidth, 'bytes/s')} to {figures(self.memory, 'bytes')}"
+        to_others = f"{figures(self.bandwidth, 'bytes/s')} to others"
+        return f"{self.roofline.peak_flops / 1e12:g} TFLOP/s", to_memory, to_others
 
 
 @dataclass(frozen=True)
@@ -151,8 +162,8 @@ class Machines:
         object.__setattr__(self, "order", order)
         object.__setattr__(self, "rates", None if rates is None else _checked_rates(rates, len(merged)))
         object.__setattr__(self, "bandwidth", bandwidth)
-        if self.total > _MOST_DEVICES and not self.are_alike:
-            raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
+        if self.total > MOST_DEVICES and not self.are_alike:
+            raise InputError(f"There are more than {MOST_DEVICES} devices; give fewer.")
 
     @classmethod
     def alike(cls, count: int, bandwidth: float, memory: float = math.inf, name: str = "device") -> Machines:
@@ -302,6 +313,7 @@ class ListedDevice:
     processors: int  # multiprocessors, which share the tiles of a product
     generation: str  # of which training times were measured, the nearest one
     source: str
+    half: str | None = None  # its only type of 16-bit products; None if it has bf16 and fp16
 
 
 @cache

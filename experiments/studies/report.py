@@ -153,11 +153,13 @@ class Report:
             raise
 
     def publish(self, sections: Sequence[Section], pictures: Callable[[], Mapping[str, Axes]]) -> None:
-        """Print sections; if there is a folder, also write them and the pictures in all formats."""
+        """Print sections, each note once; if there is a folder, also write them and the pictures in all formats."""
         if self.json:
             sys.stdout.write(json_text({"tables": [section.document for section in sections]}, ascii_only=True))
+        notes = {""}
         for section in () if self.json else sections:
-            print(_printed(section, self.style))
+            print(_printed(section._replace(note="") if section.note in notes else section, self.style))
+            notes.add(section.note)
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ class ServingInstance(ServingQuestion):
         if least * MOST_TOKENS <= max(memories):
             raise InputError(
                 f"{graph.name}: a cache of {least:g} bytes a token has room for more than {MOST_TOKENS} tokens; give "
-                "less memory."
+                f"less {word('memory')}."
             )
         if self.context < 1 or self.batch < 1:
             raise InputError(

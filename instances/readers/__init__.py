@@ -283,8 +283,8 @@ def _check_options(spec: str | Path, source: Reader, stated: Mapping[str, Any]) 
     """Refuse options that the reader does not take, and say which readers do."""
     for name in stated:
         if name not in source.options:
-            details = {"dims": ", ".join(stated.get("dims", ())), "device": "peak_flops, memory_bandwidth"}
-            option = f"{name} ({details[name]})" if name in details else name
+            names = ("peak_flops", "memory_bandwidth") if name == "device" else (name,)
+            option = " or ".join(map(word, names)) + (f" ({', '.join(stated[name])})" if name == "dims" else "")
             takers = [other.name for other in READERS.values() if name in other.options]
             if name in _NAMED.options:
                 takers = ["architectures", *takers]

@@ -293,7 +293,7 @@ class Deployment(Displayed):
         return self.measures
 
     def _rows(self) -> Rows:
-        header = ["chain", "stage", "device", "degree", "layers", "time [s]", "weights", "caches"]
+        header = ["chain", "stage", "device", "degree", "layers", "time [s]", "weights a device", "caches a device"]
         rows = []
         for c, (pool, chain, count) in enumerate(self.pools, 1):
             name = f"{pool}{c}" if count == 1 else f"{pool}{c}, {count} times"

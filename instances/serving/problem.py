@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from instances.certificates import DEPLOY, Envelope, envelope, opened, stated_answer
-from instances.errors import InputError, check_one_of
+from instances.errors import InputError, WordError, check_one_of
 from instances.graph.display import figures
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.json_files import Value
@@ -175,7 +175,7 @@ class DeploymentInstance(QuestionRecord):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
         if not self.between < math.inf:
-            raise InputError("between is infinite; give bytes a second.")
+            raise WordError("between", self.between, "give bytes a second.")
         for name, value in vars(self.constants).items():
             top = 1.0 if name == "keep" else 1e12
             if not (0 <= value <= top) or (

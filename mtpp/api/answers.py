@@ -26,11 +26,11 @@ from mtpp.api.verification import verified
 from mtpp.certifying.explain import Findings, Reasons
 from mtpp.problems.checking import notes_of, problem_of, read_result
 from mtpp.problems.registry import PROBLEMS
-from mtpp.questions.files import PartitionLike, given_partition, partition_of_file, refuse_model
+from mtpp.questions.files import PartitionLike, given_partition, partition_of_file, refuse_another, refuse_model
 from mtpp.questions.partitioning import ExplainWords, PartitioningWords, ReportWords
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.verifying import VerifyWords
-from mtpp.questions.words import GraphLike, checked, chosen, path_of, pick, solve_options, takes_words
+from mtpp.questions.words import GraphLike, checked, path_of, pick, solve_options, takes_words
 from mtpp.stages.manifest import Manifest, read_manifest
 from mtpp.text.numbers import time_in_words
 from mtpp.verification.verdict import Verdict
@@ -84,8 +84,7 @@ def read(
     document = read_json(file)
     result = read_result(document)
     if result is not None:
-        if graph is not None or chosen(PartitioningWords, words):
-            raise InputError(f"{file}: it holds its question; leave out all that says another one.")
+        refuse_another(f"{file}: it", graph, PartitioningWords, words)
         return result
     partition, _ = partition_of_file(file, AnswerFile.of(document), graph, words, "read(path, graph)")
     return Result("read", partition.instance, partition)
@@ -162,8 +161,7 @@ def explainable(
         proved = [bound for bound in stated if bound.proved and bound not in false]
         best = max(proved, key=lambda bound: bound.value, default=None)
         return Result("given", partition.instance, partition, best, notes=tuple(notes_of(document))), false
-    if graph is not None or chosen(PartitioningWords, question):
-        raise InputError("An answer has its question; leave out all that says another one.")
+    refuse_another("An answer", graph, PartitioningWords, question)
     if isinstance(answer, Result):
         return answer, []
     given = None if answer is None else given_partition(answer)
@@ -268,8 +266,7 @@ def export(
             raise WordError("out", str(target), "this is the file that the cut is read from; give another name.")
         result = exported(Path(fspath(answer)), target_runtime, graph, words, "export(file, runtime, graph=…)")
     else:
-        if graph is not None or chosen(ReadingWords, words):
-            raise InputError("An answer has its graph; leave out all that says another one.")
+        refuse_another("An answer", graph, ReadingWords, words)
         result = Exported(target_runtime, _settings(target_runtime, _cut(answer)), (), None)
     if target is not None:
         result.write(target)
@@ -326,8 +323,7 @@ def _read(
     """The answer of a file, and what the file claims about all answers, which is not checked here."""
     problem = problem_of(document)
     if problem is not None:
-        if graph is not None or chosen(ReadingWords, words):
-            raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
+        refuse_another(f"{file}: it", graph, ReadingWords, words)
         cut: tuple[_Cut, str | None] = problem.cut(document)
         return cut
     answer = AnswerFile.of(document)
@@ -425,8 +421,7 @@ def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) ->
     """
     if isinstance(answer, str | PathLike):
         return _of_file(Path(fspath(answer)), graph, words)
-    if graph is not None or chosen(PartitioningWords, words):
-        raise InputError("An answer has its question; leave out all that says another one.")
+    refuse_another("An answer", graph, PartitioningWords, words)
     if isinstance(answer, Partition):
         answer = Result("given", answer.instance, answer)
     if not isinstance(answer, Result):

@@ -124,7 +124,9 @@ def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Prog
     """As `flow`, from keyword arguments that are already checked."""
     methods = flow_methods(words["seed"], search_only=words["search_only"])
     options = SolveOptions(time_limit=words["time_limit"], seed=words["seed"])
-    return answered(question, methods, options, on_progress).noted(question.terms)
+    prefills = words["devices"] is not None and question.steps is None
+    bare = "layers without embeddings and head, " if prefills else ""
+    return answered(question, methods, options, on_progress).noted(bare + question.terms)
 
 
 # Cuts of a decoder by the context that they hold and by how fast they are: `serve`.
@@ -254,19 +256,22 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     if not outcome.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, outcome.largest))
     priced, ask = is_decoder(graph), partial(serving_instance, graph, k, memory)
-    full = tuple(throughput_at_most_context(ask, words, point) if priced else None for point in outcome.points)
+    there = tuple(throughput_at_most_context(ask, words, point) if priced else None for point in outcome.points)
     front = Front(
-        question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, full
+        question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, there
     )
     terms = serving_terms(words, front.chosen, priced=priced)
-    notes = (terms, *RUNTIMES[front.runtime].caveats)
+    full = f"times are at full rates of devices, which runs do not reach; {word('servers')} counts what they do"
+    notes = (terms, *([full] if priced else []), *RUNTIMES[front.runtime].caveats)
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=notes)
 
 
 def _why_none(question: ServingInstance, largest: float) -> str:
     """Why no cut holds the question's context, if the largest possible one is `largest` [tokens]."""
     if largest < 1:
-        return "no cut has room for a single token of each sequence in flight; give more memory or more stages."
+        return (
+            f"no cut has room for a single token of each sequence in flight; give more {word('memory')} or more stages."
+        )
     assert question.in_flight is not None
     fewer = " or fewer batches in flight" if question.in_flight > 1 else ""
     return (
@@ -503,7 +508,10 @@ def deployment(
     result = answered(question, DEPLOYMENT_METHODS, SolveOptions(time_limit=time_limit), on_progress)
     answer = result.answer
     chains = [] if answer is None else [chain for _, chain, _ in answer.pools]
-    notes = [_TIGHT] if any(chain.is_tight for chain in chains) else []
+    constants = question.constants
+    reached = f"{constants.flops:.1%} of products and {constants.bytes:.1%} of the rate to memory"
+    notes = [f"times are at parts of full rates that were fitted to runs of TensorRT-LLM: {reached}"]
+    notes += [_TIGHT] if any(chain.is_tight for chain in chains) else []
     if question.objective != "latency" and question.batch in [chain.chain.batch for chain in chains]:
         notes.append(f"a batch has the most sequences that it may have, {question.batch}; {word('batch')} changes it")
     return result.noted(*notes, *(() if question.runtime is None else RUNTIMES[question.runtime].caveats))

@@ -285,15 +285,18 @@ class Loop(Generic[Q, A]):
 
 
 def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
-    """The best bound of each method, and all answers without a bound."""
+    """All answers, of which each bound is the best that its method proves; a method may return the bound of another."""
     best: dict[str, Result[Q, A]] = {}
     for answer in answers:
-        incumbent = best.get(answer.method)
+        incumbent = best.get(answer.by)
         if answer.bound is not None and (
             incumbent is None or incumbent.bound is None or answer.bound.value > incumbent.bound.value
         ):
-            best[answer.method] = answer
-    return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]
+            best[answer.by] = answer
+    return [
+        answer if answer.bound is None or best[answer.by] is answer else replace(answer, bound=None)
+        for answer in answers
+    ]
 
 
 def _proved(answer: Result[Q, A]) -> Result[Q, A]:

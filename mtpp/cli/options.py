@@ -15,7 +15,6 @@ import typer
 
 from instances.architectures import ARCHITECTURES
 from instances.errors import extra
-from instances.graph.display import figures
 from instances.machines import SHIPPED
 from instances.readers import READERS
 from mtpp.questions import words
@@ -84,14 +83,7 @@ def _readers() -> Rows:
 
 
 def _devices() -> Rows:
-    rows: Rows = []
-    for name, kind in SHIPPED.items():
-        assert kind.roofline is not None
-        assert kind.bandwidth is not None
-        peak, rate = kind.roofline.peak_flops / 1e12, figures(kind.roofline.memory_bandwidth, "bytes/s")
-        sizes = figures(kind.memory, "bytes"), figures(kind.bandwidth, "bytes/s")
-        rows.append((name, f"{peak:g} TFLOP/s", f"{rate} to {sizes[0]}", f"{sizes[1]} to others"))
-    return rows
+    return [(name, *kind.rates) for name, kind in SHIPPED.items()]
 
 
 #: What can be listed, and its rows.

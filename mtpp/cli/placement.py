@@ -322,7 +322,7 @@ def _stages(point: ServedPartition) -> str:
         *device,
         f"time [{point.question.instance.time_unit}]",
         "weights",
-        "KV",
+        "KV" if point.usable_context == math.inf else f"KV at {tokens_in_words(point.usable_context)}",
         "activations",
         "sum",
         "room",

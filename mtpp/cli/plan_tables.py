@@ -87,7 +87,7 @@ def _speeds(plan: GridPlan, peak_flops: float, price: float | None) -> list[tupl
         times = (plan.forward_time + plan.backward_time).sum()
         plain = sum(way.forward + way.backward for way in chain.plain((plan.tensor[0], plan.context, plan.expert)))
         hardware = useful * max(1.0, float(times) / plain) if len(set(plan.tensor)) == 1 else None
-        words = f"{useful:.1%} of the devices' peak in model operations (MFU)"
+        words = f"{useful:.1%} of each device's {peak_flops / 1e12:g} TFLOP/s in model operations (MFU)"
         rows.append(("use", words if hardware is None else f"{words}, about {hardware:.1%} with recomputation"))
     if chain.sequence is not None:
         tokens = question.global_batch * chain.sequence
@@ -185,7 +185,7 @@ def headlines(answer: PlanResult) -> list[tuple[str, str]]:
     """Labels and texts: the question, the time of the plan, and bounds by class of plans."""
     instance, iteration = answer.instance, answer.answer
     assert iteration is not None
-    duplex = "full duplex" if instance.full_duplex else "half duplex"
+    duplex = f"{'full' if instance.full_duplex else 'half'}-duplex links"
     network = "the paper's, links share nothing" if instance.network is None else instance.network.words
     rows = [
         ("chain", f"{instance.chain.name}, {instance.chain.n} layers, {instance.microbatches} microbatches"),

@@ -518,9 +518,8 @@ def _instance(instance: Instance) -> Row:
 
 
 def _costs(partition: Partition) -> Row:
-    unit = partition.instance.graph.time_unit
     values = (partition.bottleneck, partition.throughput, partition.latency)
-    return {**dict(zip(_cost_columns(unit), map(or_dash, values), strict=True)), **_memory(partition)}
+    return {**dict(zip(_cost_columns(partition.instance), map(or_dash, values), strict=True)), **_memory(partition)}
 
 
 def _memory(partition: Partition) -> Row:
@@ -533,11 +532,14 @@ def _memory(partition: Partition) -> Row:
 
 
 def _no_costs(instance: Instance) -> Row:
-    return dict.fromkeys(_cost_columns(instance.graph.time_unit), "–")
+    return dict.fromkeys(_cost_columns(instance), "–")
 
 
-def _cost_columns(unit: str) -> tuple[str, str, str]:
-    return f"bottleneck [{unit}]", f"throughput [1/{unit}]", f"latency [{unit}]"
+def _cost_columns(instance: Instance) -> tuple[str, str, str]:
+    """Columns of costs; runs of several samples are counted as batches."""
+    unit, dims = instance.graph.time_unit, instance.graph.attributes.get("dims", {})
+    runs = "1" if dims.get("batch", 1) == 1 else "batches"
+    return f"bottleneck [{unit}]", f"throughput [{runs}/{unit}]", f"latency [{unit}]"
 
 
 def _relaxation(bound: Bound | None, unit: str) -> Row:

@@ -302,7 +302,8 @@ def features(
 ) -> int:
     """Measure graphs: depth, width, ideals, equal branches, communication, the heaviest node, parameters.
 
-    The more ideals a graph has, the less a dynamic program closes; a heavy node makes simple bounds tight.
+    The more ideals a graph has, the less a dynamic program closes; a heavy node makes simple bounds tight. What has no
+    times is priced for a device of 100 TFLOP/s and 1.5 TB/s to its memory.
 
     Example: mtpp features networks -k 4,16 --out features.csv
     """
@@ -314,6 +315,7 @@ def features(
     if out is not None:
         frame.to_csv(out, index=False)
     printing.say(frame_table(frame))
+    printing.detail(*(f"{note}." for note in assumptions()))
     printing.document(lambda: records(frame))
     return DONE
 

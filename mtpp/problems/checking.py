@@ -13,9 +13,8 @@ from instances.json_files import Value
 from instances.results import Result, combine
 from mtpp.certifying.writing import bound_document, check_names
 from mtpp.problems.registry import OF_SOLVERS, PROBLEMS, Problem
-from mtpp.questions.reading import ReadingWords
 from mtpp.questions.statements import StatementWords, other_question
-from mtpp.questions.verifying import Comparisons, UserGraph, VerifyWords, without_graph
+from mtpp.questions.verifying import Comparisons, UserGraph, UserGraphWords, VerifyWords, without_graph
 from mtpp.questions.words import chosen
 from mtpp.verification.verdict import Limits, Verdict, unequal
 from mtpp.versions import package_version
@@ -205,7 +204,7 @@ def differences(
     InputError
         If a keyword argument is refused, or has no meaning for the problem of the file.
     """
-    if graph is None and (read := chosen(ReadingWords, words)):
+    if graph is None and (read := chosen(UserGraphWords, words)):
         raise without_graph(read[0])
     problem = PROBLEMS.of(stated)
     statements = {name: value for name, value in words.items() if name in chosen(StatementWords, words)}

@@ -67,6 +67,13 @@ def as_partition(start: Partition | Result | str | PathLike[str] | None, instanc
     return read_partition(fspath(start), instance)
 
 
+def refuse_another(holder: str, graph: GraphLike | None, kind: type[Mapping[str, Any]], words: Any) -> None:
+    """Raise an `InputError` for a graph and keyword arguments of `kind` beside what holds its question."""
+    others = [*(["the graph"] if graph is not None else []), *map(word, chosen(kind, words))]
+    if others:
+        raise InputError(f"{holder} holds its question; leave out {', '.join(others)}.")
+
+
 def given_partition(start: Partition | Result | None) -> Partition | None:
     """A partition given as an object or as a result.
 
@@ -107,10 +114,7 @@ def partition_of_file(
         If graph or keyword arguments are missing, of no use or refused.
     """
     if answer.holds_graph:
-        if graph is not None or chosen(PartitioningWords, words):
-            raise InputError(
-                f"{file}: a certificate holds its graph and platform; leave out all that says another one."
-            )
+        refuse_another(f"{file}: a certificate", graph, PartitioningWords, words)
         return answer.certified()
     if words["devices"] is not None:
         raise InputError(f"{file}: its blocks have no kinds of devices; leave {word('devices')} out.")

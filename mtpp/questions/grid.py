@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -44,8 +45,9 @@ from instances.planning.grid.transformer import TRANSFORMERS, Transformer, trans
 from instances.planning.problem import ELEMENT_BYTES
 from instances.readers.huggingface.files import find_record
 from instances.readers.profiles import recognises_piper
+from mtpp.questions.reading import rates_of_device
 from mtpp.questions.words import MACHINES, Word
-from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_counts, parse_flops
+from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_counts
 
 if TYPE_CHECKING:
     from instances.planning.grid.estimates import Calibration, Estimate
@@ -71,6 +73,7 @@ def _estimated(
     sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
     if model.positions and sequence > model.positions:
         raise WordError("sequence", sequence, f"{model.name} knows {model.positions} positions; give at most that.")
+    assume("runtime", "times as in Megatron-LM")
     assume("sequence", f"{sequence} tokens a sample")
     assume("dtype", f"numbers in {basis.dtype}")
     assume("attention", f"{words['attention']} attention")
@@ -431,12 +434,12 @@ def _basis(words: Mapping[str, Any], of_servers: str | None) -> _Basis:
             InputWarning,
             stacklevel=2,
         )
-    if words["peak_flops"] is not None:
-        device = replace(device, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
-    if words["memory_bandwidth"] is not None:
-        rate = parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth")
-        device = replace(device, memory_bandwidth=rate)
-    dtype, runtime, calibration = words["dtype"] or "bf16", words["runtime"], None
+    for name, rate in rates_of_device(words).items():
+        try:
+            device = replace(device, **{name: rate})  # type: ignore[arg-type]
+        except InputError as error:
+            raise WordError(name, words[name], str(error)) from None
+    dtype, runtime, calibration = words["dtype"] or device.half or "bf16", words["runtime"], None
     constants = constants_of(device, dtype, runtime)
     if words["calibration"] is not None:
         calibration = read_calibration(words["calibration"])
@@ -512,7 +515,10 @@ def rates_of_servers(bandwidth: Any, check: Callable[[Any], None] = lambda rate:
         raise WordError("bandwidth", bandwidth, "give one rate, or one within and one between servers.")
     for rate in rates:
         check(rate)
-    return parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
+    first, last = parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
+    if math.inf in (first, last):
+        raise WordError("bandwidth", bandwidth, "it must be finite.")
+    return first, last
 
 
 def _check_unit(rate: Any) -> None:

@@ -257,12 +257,14 @@ def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Mac
     text = fspath(source)
     kinds, at, rate = text.rpartition("@")
     apart = devices_of_text(kinds) if at else None
+    devices = devices_of_text(text) if apart is None else apart
+    if devices is not None:
+        held = (replace(kind, memory=min(kind.memory, memory)) for kind in devices.kinds)
+        rates = "; ".join(f"{kind.name}: {', '.join(kind.rates)}" for kind in held)
+        assume("devices.rates", f"full rates for numbers of any width, those to others also within servers ({rates})")
     if apart is not None:
-        between, kinds_apart = parse_bandwidth(rate, word="devices"), range(len(apart.kinds))
-        return Machines(
-            apart.kinds, apart.order, [[math.inf if s == t else between for t in kinds_apart] for s in kinds_apart]
-        )
-    devices = devices_of_text(text)
+        between = np.where(np.eye(len(apart.kinds)), math.inf, parse_bandwidth(rate, word="devices"))
+        return replace(apart, rates=between.tolist())
     if devices is None and not os.path.lexists(text):
         raise missing(text, rest="give a text such as 4xA100,6xL4, or a file")
     return devices or read_kinds(text, memory, order)

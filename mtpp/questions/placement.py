@@ -13,7 +13,7 @@ from instances.errors import InputError, WordError, assume, nearest, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
 from instances.graph.tensors import FloatArray
-from instances.machines import Kind, Machines
+from instances.machines import MOST_DEVICES, Kind, Machines
 from instances.placement.problem import PlacementInstance
 from instances.readers.huggingface.files import find_architecture
 from instances.runtimes.serving import DEFAULT_LINK
@@ -250,9 +250,13 @@ def placement_instance(
         return replace(graph, machines=graph.machines.subset([k]))
     loaded, bandwidth = _graph(graph, words)
     memory = memory_of(words["memory"])
+    if memory == 0:
+        raise WordError("memory", words["memory"], "it must be positive.")
     if words["devices"] is None:
         if k is None:
             raise InputError(f"The number of devices is missing; give {word('k')} or {word('devices')}.")
+        if k > MOST_DEVICES:
+            raise WordError("k", k, f"give at most {MOST_DEVICES} devices.")
         return PlacementInstance(loaded, Machines.alike(k, bandwidth, memory))
     machines = devices_of(words["devices"], bandwidth, memory, order="fixed").in_sequence
     if k not in (None, machines.total):

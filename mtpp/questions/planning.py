@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -103,7 +104,10 @@ def network_of(nic: str, servers: int) -> NetworkCards:
         raise WordError("nic", nic, f"give full or half, and at most one rate, such as {said('nic', '25GB/s,half')}.")
     if not rates:
         return NetworkCards(half)
-    return NetworkCards(half, (parse_bandwidth(rates[0], word="nic"),) * servers)
+    rate = parse_bandwidth(rates[0], word="nic")
+    if rate == math.inf:
+        raise WordError("nic", nic, "it must be finite; leave the rate out for that of the links.")
+    return NetworkCards(half, (rate,) * servers)
 
 
 # The question of planning: a chain of layers, a cluster, microbatches, and the words of training.
@@ -129,6 +133,8 @@ class TrainedStepWords(TypedDict, total=False):
             "Bytes a parameter, with its gradient and the optimizer's state.  [default: 16, mixed precision Adam; of a "
             "global batch 18, with gradients in 32 bits]",
             metavar="X",
+            least=0,
+            most=1e6,
         ),
     ]
     full_duplex: Annotated[bool, Word("Links carry both directions at once.", False, panel=MACHINES)]
@@ -149,7 +155,11 @@ class _TrainedWords(TrainedStepWords, DeviceMemoryWords, total=False):
     ]
     dtype: Annotated[
         str | None,
-        Word("fp32, bf16, fp16 or fp8.  [default: fp32, of a global batch bf16]", metavar="NAME", basic=True),
+        Word(
+            "fp32, bf16, fp16 or fp8.  [default: fp32, of a global batch bf16, or fp16 where the device has no bf16]",
+            metavar="NAME",
+            basic=True,
+        ),
     ]
     sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N", basic=True, least=1)]
     runtime: Annotated[
@@ -170,9 +180,12 @@ class PlanStepWords(TrainedStepWords, total=False):
         str, Word("Cards that servers share, or links that share nothing.", "shared", "shared|paper", MACHINES)
     ]
     parameter_copies: Annotated[
-        float | None, Word("The same for each byte of parameters.  [default of the paper's network: 4]", metavar="X")
+        float | None,
+        Word(
+            "The same for each byte of parameters.  [default of the paper's network: 4]", metavar="X", least=0, most=1e6
+        ),
     ]
-    samples: Annotated[int | None, Word("Samples of a microbatch, whole ones for each replica.", metavar="Q")]
+    samples: Annotated[int | None, Word("Samples of a microbatch, whole ones for each replica.", metavar="Q", least=1)]
     recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
 
 
@@ -254,6 +267,8 @@ def plan_question(
 def _training_instance(chain: Any, cluster: Any, microbatches: int, words: PlanningWords) -> TrainingInstance:
     if isinstance(microbatches, bool):
         raise WordError("microbatches", microbatches, "give a whole number.")
+    if microbatches < 1:
+        raise WordError("microbatches", microbatches, "it must be at least 1.")
     dtype = words["dtype"]
     if words["optimizer_bytes"] is not None and words["parameter_copies"] is not None:
         raise InputError(f"{word('optimizer_bytes')} and {word('parameter_copies')} say the same; give one of them.")
@@ -305,7 +320,7 @@ def _assume(words: PlanningWords) -> None:
             assume("parameter_copies", f"{_PAPER_COPIES:g} bytes for each byte of parameters")
         return
     assume("network", "cards that servers share")
-    assume("nic", "full duplex")
+    assume("nic", "full-duplex cards")
     if words["dtype"] is None:
         assume("dtype", f"numbers in {_DTYPE}")
     if words["optimizer_bytes"] is None and words["parameter_copies"] is None:

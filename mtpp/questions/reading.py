@@ -300,9 +300,21 @@ def device_of(words: DeviceWords) -> Device | None:
     InputError
         If a rate is no quantity of its kind, or not positive.
     """
-    roofs = {}
+    rates = rates_of_device(words)
+    return assumed_device(**rates) if rates else None
+
+
+def rates_of_device(words: Mapping[str, Any]) -> dict[str, float]:
+    """Peak [1/s] and memory bandwidth [bytes/s] of a device, as far as keyword arguments state them.
+
+    Raises
+    ------
+    InputError
+        If a rate is no quantity of its kind, or not positive.
+    """
+    rates = {}
     if (speed := words.get("peak_flops")) is not None:
-        roofs["peak_flops"] = parse_flops(speed, "peak_flops")
+        rates["peak_flops"] = parse_flops(speed, "peak_flops")
     if (rate := words.get("memory_bandwidth")) is not None:
-        roofs["memory_bandwidth"] = parse_bandwidth(rate, word="memory_bandwidth")
-    return assumed_device(**roofs) if roofs else None
+        rates["memory_bandwidth"] = parse_bandwidth(rate, word="memory_bandwidth")
+    return rates

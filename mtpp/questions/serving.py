@@ -135,6 +135,8 @@ def serving_instance(
             raise InputError(
                 f"{word('memory')} is missing; give that of a device, or its name: {word('devices')} {count or 1}xL4"
             )
+        if limit == math.inf:
+            raise WordError("memory", memory, "any context fits; give that of a device.")
         runtime_rules(runtime.name, loaded, [count or 1])
         devices, works, most = Machines.alike(count or 1, rate, limit), None, None
     else:
@@ -145,6 +147,8 @@ def serving_instance(
                     "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
                 )
         works = works_of_kinds(graph, loaded, devices, reading)
+        if count is not None and count > devices.total:
+            raise WordError("k", k, f"there are {devices.total} devices; give no more.")
         most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
     question = Instance(loaded, devices, k=most, works=works, fit=True)
     return serving_chain(question, runtime, _in_flight(question.k, runtime, words))
@@ -507,6 +511,7 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
             doubt = f"{served.name}: in what numbers its weights are quantised is not known; {word('weights')} says it."
             warnings.warn(doubt, InputWarning, stacklevel=2)
     values["weights"] = str(values["weights"])
+    assume("kv", f"caches of {CACHES['bf16']:g} bytes")
     between = 50e9 if words["between"] is None else parse_bandwidth(words["between"], word="between")
     if words["between"] is None and sum(server.count for server in servers) > 1:
         assume("between", f"{figures(between, 'bytes/s')} between servers")
@@ -550,4 +555,7 @@ def priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:
         raise WordError("price", text, "give a number for each kind of servers, such as 24.5,6.") from None
     if len(prices) != len(servers):
         raise WordError("price", text, f"give {how_many(len(servers), 'number')}, one for each kind of servers.")
-    return tuple(replace(server, price=price) for server, price in zip(servers, prices, strict=True))
+    try:
+        return tuple(replace(server, price=price) for server, price in zip(servers, prices, strict=True))
+    except InputError as error:
+        raise WordError("price", text, str(error)) from None

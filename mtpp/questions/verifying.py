@@ -47,11 +47,16 @@ from mtpp.questions.statements import (
     unlike,
     unstated,
 )
-from mtpp.questions.words import LIMITS, SEARCH, GraphLike, Word, checked, pick, words_of
+from mtpp.questions.words import LIMITS, SEARCH, GraphLike, Word, checked, pick, without_defaults, words_of
 from mtpp.text.numbers import how_many
 
 
-class VerifyWords(StatementWords, ReadingWords, total=False):
+@without_defaults
+class UserGraphWords(ReadingWords, total=False):
+    """Keyword arguments: how the caller's graph is read."""
+
+
+class VerifyWords(StatementWords, UserGraphWords, total=False):
     """Keyword arguments of `mtpp.verify`."""
 
     rerun: Annotated[

@@ -32,7 +32,7 @@ import numpy as np
 
 from instances import ComputationGraph, Instance
 from instances.deadline import LONGEST_TIME
-from instances.errors import WordError, assuming, assumptions, one_of, unknown
+from instances.errors import WordError, assume, assuming, assumptions, one_of, unknown
 from instances.results import Result
 from mtpp.text.numbers import parse_dims, parse_options
 
@@ -224,11 +224,17 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
         def run(*values: Any, **keywords: Any) -> Any:
             named = {name: keywords.pop(name) for name in names if name in keywords}
             words = checked(kind, keywords, names)
-            with assuming({name for name in (*names[len(values) :], *words) if (named | keywords).get(name) is None}):
+            with assuming(
+                {name for name in (*names[len(values) :], *words) if (named | keywords).get(name) is None}
+            ) as taken:
                 answer = function(*values, **named, **words)
                 if isinstance(answer, list):
                     return [item.noted(*assumptions()) if isinstance(item, Result) else item for item in answer]
-                return answer.noted(*assumptions()) if isinstance(answer, Result) else answer
+                if isinstance(answer, Result):
+                    return answer.noted(*assumptions())
+            for name, text in taken.items():  # who calls it may have a place for them
+                assume(name, text)
+            return answer
 
         words = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=word.default, annotation=hint)

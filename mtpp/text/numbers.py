@@ -173,6 +173,9 @@ _SPEED = _Kind(
 )
 
 
+_MOST_DIGITS = 30  # of a count
+
+
 class _Quantity(NamedTuple):
     """A parsed quantity: a number times its prefix, with prefix and unit as written."""
 
@@ -262,7 +265,10 @@ def parse_flops(quantity: Quantity, word: str) -> float:
     >>> parse_flops("312TFLOP/s", "peak_flops")
     312000000000000.0
     """
-    return _not_small(_parse(quantity, word, _SPEED), quantity, word, _SPEED)
+    speed = _parse(quantity, word, _SPEED)
+    if not speed.value > 0:
+        raise WordError(word, quantity, "it must be positive.")
+    return _not_small(speed, quantity, word, _SPEED)
 
 
 def parse_seconds(quantity: Quantity, word: str) -> float:
@@ -326,7 +332,7 @@ def parse_counts(text: str, name: str = "k") -> list[int]:
             raise WordError(
                 name, text, f"{part.strip()!r} is not a whole number; give for example {said(name, '2,4,8')}."
             )
-        if len(part) > 1000:  # int() refuses more than some thousand digits
+        if len(part.strip()) > _MOST_DIGITS:
             raise WordError(name, f"{part[:20]}…", "the number is too large.")
         if int(part) < 1:
             raise WordError(name, text, "each number must be 1 or more.")

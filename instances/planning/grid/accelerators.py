@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from instances.errors import InputError, check_one_of, printable, unknown
+from instances.errors import InputError, WordError, check_one_of, printable, unknown
 from instances.json_files import Value, read_json
 from instances.machines import ListedDevice, catalogue, device_named, listed_devices
 
@@ -67,6 +67,7 @@ class Accelerator:
     processors: int = 108  # multiprocessors, which share the tiles of a product
     eight: float = 1.0  # peak of 8-bit products, as a multiple of that; 1 where there is none
     generation: str = "A100"  # of which times were measured, the nearest one
+    half: str | None = None  # its only type of 16-bit products; None if it has bf16 and fp16
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
@@ -102,8 +103,10 @@ def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Consta
     InputError
         If the device has no products of this type.
     """
-    if dtype == "fp8" and device.eight == 1:
-        raise InputError(f"{device.name} has no products of 8-bit numbers; use bf16 or fp16.")
+    if device.eight == 1 if dtype == "fp8" else device.half not in (None, dtype):
+        numbers = "8-bit numbers" if dtype == "fp8" else dtype
+        why = f"{device.name} has no products of {numbers}; use {device.half or 'bf16 or fp16'}."
+        raise WordError("dtype", dtype, why)
     slower = device.generation.endswith("-500W")
     generation = device.generation.removesuffix("-500W")
     constants = _MEGATRON[generation, "fp8" if dtype == "fp8" else "bf16"]
@@ -134,6 +137,7 @@ def _accelerator(listed: ListedDevice) -> Accelerator:
         processors=listed.processors,
         eight=listed.eight,
         generation=listed.generation,
+        half=listed.half,
     )
 
 

@@ -88,3 +88,9 @@ def test_failed_runs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == (
         "2 of 3 runs failed; runs.jsonl has the reasons. The same call tries them again.\n"
     )
+
+
+def test_bug_a_note_was_printed_below_each_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Report(tmp_path / "runs.jsonl").publish([TABLE, TABLE._replace(title="Next"), TABLE._replace(note="Other.")], dict)
+    said = capsys.readouterr().out
+    assert (said.count("A note."), said.count("Other."), said.count("kahn")) == (1, 1, 3)

@@ -12,7 +12,7 @@ from instances import Bound, ComputationGraph, Instance, Partition, Platform, Re
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from mtpp.certifying.certify import methods_for
-from mtpp.certifying.loop import Candidate, Method, next_candidate
+from mtpp.certifying.loop import Candidate, Method, best_of_each_method, next_candidate
 from mtpp.certifying.methods import answered
 from mtpp_models import SolveOptions
 from mtpp_models.solvers.interface import Controls
@@ -159,3 +159,17 @@ def test_bug_a_flow_ended_while_there_were_time_and_a_gap(again: bool, calls: in
 
     answer = answered(instance, [Method("test", run, 0.1, again=again)], SolveOptions(time_limit=1000.0))
     assert (called, answer.proved) == (calls, again)
+
+
+def test_bug_a_bound_that_several_methods_return_was_listed_for_each() -> None:
+    """The best one is, and no partition is lost."""
+    instance = Instance(path(3), Platform(2, 1.0))
+    answers = [Partition(instance, block) for block in ([0, 0, 0], [0, 0, 1], [0, 1, 1])]
+    rows = [("simple", "simple", 1.5), ("bisection", "simple", 1.0), ("bisection", "bisection", 2.0)]
+    results = [
+        Result(method, instance, answer, Bound(value, by, optimal=False))
+        for answer, (method, by, value) in zip(answers, rows, strict=True)
+    ]
+    best = best_of_each_method(results)
+    assert [part.by for part in best] == ["simple", "–", "bisection"]
+    assert [part.answer for part in best] == answers

@@ -123,6 +123,33 @@ def test_wrong_use(command: str, named: str, folder: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
+    ("command", "option", "why"),
+    [
+        ("place path.json -k 2 --bandwidth 1", "--memory 0", "it must be positive"),
+        ("serve llama-2-7b -k 4", "--memory inf", "any context fits"),
+        ("serve llama-2-7b --devices 4xL4", "-k 9", "there are 4 devices"),
+        ("serve llama-2-7b --servers 1x4xL4", "--between inf", "give bytes a second"),
+        ("serve llama-2-7b --servers 1x4xL4", "--price nan", "servers of L4: price is nan"),
+        ("serve llama-2-7b --servers 1x4xL4", "--price -1", "servers of L4: price is -1.0"),
+        ("certify gnmt -k 2", "--peak-flops 0", "it must be positive"),
+        ("plan gnmt --cluster 2x2 --microbatches 4", "--bandwidth inf", "it must be finite"),
+        ("plan gnmt --cluster 2x2 --microbatches 4 --bandwidth 1GB/s", "--nic inf", "it must be finite"),
+        ("plan gnmt --cluster 2x2 --bandwidth 1GB/s", "--microbatches 0", "it must be at least 1"),
+        (
+            "train gpt2 --cluster 1x2 --global-batch 8 --bandwidth 50GB/s",
+            "--peak-flops inf",
+            "peak_flops of A100-80 is inf",
+        ),
+    ],
+)
+def test_bug_refusals_of_numbers_did_not_name_the_option(
+    command: str, option: str, why: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each names it with its value, as both were written."""
+    _refused(f"{command} {option}", capsys, f"mtpp: {option}: {why}")
+
+
+@pytest.mark.parametrize(
     ("partition", "named"),
     [
         ({"k": 2, "block": [1, 0, 0]}, "0 -> 1"),

@@ -340,7 +340,7 @@ def test_bug_bytes_of_weights_beside_a_configuration_did_not_count(tmp_path: Pat
     matrices, vectors = 2 * 36864 + 2 * 32768, 5 * 64
     assert sum(result.answer.chains[0][0].weight_bytes) == pytest.approx(matrices * 34 / 32 + 4 * vectors, abs=2)
     assert asked.question_words.count("in bf16, bytes as stored") == 1
-    assert f"Assumed: bytes of weights as in {tmp_path}/tiny-Q8_0.gguf; weights changes it" in result.notes
+    assert f"Assumed: bytes of weights as in {tmp_path}/tiny-Q8_0.gguf, caches of 2 bytes; weights" in result.notes[0]
     file = result.save(tmp_path / "answer.json")
     assert mtpp.verify(file, graph=config).faults == ()
     assert mtpp.serve(config, weights="bf16", **_ASKED).answer.instance.question_hash == alone.question_hash

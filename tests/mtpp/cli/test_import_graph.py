@@ -68,16 +68,16 @@ def test_what_could_not_be_priced_is_named(folder: Path, capsys: pytest.CaptureF
     [
         (
             "path.json --dim batch=2",
-            "mtpp: path.json: 'json' files take no dims (batch); leave it out (architectures, onnx, huggingface do).",
+            "mtpp: path.json: 'json' files take no --dim (batch); leave it out (architectures, onnx, huggingface do).",
         ),
         (
             "path.json --level layer",
-            "mtpp: path.json: 'json' files take no level; leave it out (architectures, huggingface do).",
+            "mtpp: path.json: 'json' files take no --level; leave it out (architectures, huggingface do).",
         ),
-        ("path.json --peak-flops 1e12", "mtpp: path.json: 'json' files take no device"),
-        ("path.json --cost measured", "mtpp: path.json: 'json' files take no cost"),
-        ("gnmt --cost measured", "mtpp: gnmt: architectures take no cost; leave it out (onnx do)."),
-        ("gnmt --peak-flops 0", "mtpp: Device: peak_flops is 0.0; it must be positive."),
+        ("path.json --peak-flops 1e12", "mtpp: path.json: 'json' files take no --peak-flops"),
+        ("path.json --cost measured", "mtpp: path.json: 'json' files take no --cost"),
+        ("gnmt --cost measured", "mtpp: gnmt: architectures take no --cost; leave it out (onnx do)."),
+        ("gnmt --peak-flops 0", "mtpp: --peak-flops 0: it must be positive."),
         ("path.json --out path.json", "mtpp: --out path.json: this is a file to read; give another name."),
         ("gnmt --out missing/graph.json", "mtpp: missing/graph.json: "),
         ("nothing.onnx", "mtpp: nothing.onnx: there is no such file or architecture"),

@@ -160,7 +160,7 @@ def test_published_profile_is_planned(data: Path, capsys: pytest.CaptureFixture[
         ("plan cluster.json --cluster cluster.json --microbatches 2", "cluster.json"),
         ("plan chain.json --cluster cluster.json", "--microbatches"),
         ("plan chain.json --microbatches 2", "--cluster"),
-        ("plan chain.json --cluster cluster.json --microbatches 0", "microbatches is 0"),
+        ("plan chain.json --cluster cluster.json --microbatches 0", "--microbatches 0: it must be at least 1"),
         ("plan chain.json --cluster cluster.json --microbatches x", "--microbatches"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --planner none", "no planner 'none'"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --memory lots", "--memory lots"),

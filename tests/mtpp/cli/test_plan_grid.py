@@ -267,7 +267,15 @@ def test_bug_more_servers_gave_a_slower_plan() -> None:
         ("1x8 --bandwidth 300GB/s --memory 80MB", "that is 80 MB; give from 1 GB to 4 TB."),
         ("1x8 --bandwidth 300GB/s --device H10", "There are H100-80, H100-96, H100-PCIe"),
         ("2xDGX-H10", "There is no server 'DGX-H10'; did you mean DGX-H100?"),
-        ("1xDGX-A100 --dtype fp8", "A100-80 has no products of 8-bit numbers; use bf16 or fp16."),
+        ("1xDGX-A100 --dtype fp8", "--dtype fp8: A100-80 has no products of 8-bit numbers; use bf16 or fp16."),
+        (
+            "1x8 --bandwidth 300GB/s --device V100 --dtype bf16",
+            "--dtype bf16: V100-32 has no products of bf16; use fp16.",
+        ),
+        (
+            "1x8 --bandwidth 300GB/s --device T4 --dtype fp8",
+            "--dtype fp8: T4 has no products of 8-bit numbers; use fp16.",
+        ),
         ("1xDGX-H100 --imbalance 0.5", "--imbalance"),
         ("1xDGX-H100 --calibration nosuch.json", "nosuch.json"),
     ],

@@ -178,7 +178,7 @@ def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
             "export plan.json --for torchtitan": "nothing tells the names of its modules in torchtitan",
             "export plan.json --for megatron --runtime-version 0.1": "settings are known of 0.16",
             "export plan.json --for vllm": "here 2 run 4",
-            "export plan.json bert-base --for megatron": "it holds its graph",
+            "export plan.json bert-base --for megatron": "it holds its question; leave out the graph.",
             "export plan.json --for openvino": "give a partition",
         },
     )
@@ -202,7 +202,7 @@ def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         {
             "export free.json --for vlm": "did you mean vllm?",
             "export inside.json --for vllm": "name that: mtpp export inside.json GRAPH",
-            "export free.json bert-base --for vllm": "free.json: it holds its graph",
+            "export free.json bert-base --for vllm": "free.json: it holds its question",
             f"export inside.json gpt2 {dims} --for vllm": "runtimes cut between layers alone",
             "export text.json --for vllm": "expected an object",
             "partition resnet50 -k 2 --for vllm": "stacks of layers",

@@ -62,7 +62,7 @@ def test_bug_a_word_that_graphs_do_not_take_was_named_as_in_python(
     for name in ("one", "other"):
         Path(f"both/{name}.json").write_bytes(Path("path.json").read_bytes())
     assert mtpp("table both -k 1 --bandwidth 1 --weights w.gguf") == 2
-    assert "both/other.json: 'json' files take no weights; leave it out" in capsys.readouterr().err
+    assert "both/other.json: 'json' files take no --weights; leave it out" in capsys.readouterr().err
 
 
 def test_a_table_over_kinds_of_devices(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

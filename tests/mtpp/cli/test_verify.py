@@ -109,9 +109,10 @@ def test_what_plan_and_place_write_is_verified(folder: Path, capsys: pytest.Capt
 def test_bug_words_that_read_a_graph_were_passed_over_without_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another batch or width than that of the file was neither compared nor refused."""
+    """Another batch or width than that of the file was neither compared nor refused; then a default was not."""
     file = write(tmp_path, PLAIN)
-    for words in ("--dim batch=8", "--weights w.safetensors", "--training", "--level layer", "--peak-flops 1e15"):
+    others = ("--level layer", "--level operator", "--peak-flops 1e15")
+    for words in ("--dim batch=8", "--weights w.safetensors", "--training", *others):
         assert mtpp(f"verify {file} {words}") == 2
         assert f"{words.split()[0]} is compared together with --graph alone" in capsys.readouterr().err
     with pytest.raises(InputError, match="dims is compared together with graph alone"):

@@ -29,7 +29,7 @@ _OF_OTHER_SOURCES = {"reader", "cost", "weights", "input_work", "time_unit", "co
 _NO_ASSUMPTIONS = _FLAGS | _RESTRICTIONS | _CHOSEN | _OF_OTHER_SOURCES | {"parameter_copies", "global_batch", "dims"}
 #: Of a runtime that nobody names there is no restriction but in serving; and kinds have rates of their own, which the
 #: hash of a question does not know.
-_IRRELEVANT = {(case, "runtime") for case in ("partition", "partition over kinds", "plan", "train")}
+_IRRELEVANT = {(case, "runtime") for case in ("partition", "partition over kinds", "plan")}
 _IRRELEVANT |= {("partition over kinds", "bandwidth")}
 # What follows from another word: rates from a device, tokens of a step from the phase, tokens of a sample from dims.
 _IRRELEVANT |= {("train", "peak_flops"), ("train", "memory_bandwidth"), ("plan", "sequence")}
@@ -118,7 +118,7 @@ def test_words_that_change_the_question_and_are_left_out_are_named(case: str) ->
             continue
         assert name not in still
         assert (name in assumed) == (other != plain and (case, name) not in _IRRELEVANT), name
-    assert assumed.keys() <= _OTHERS.keys()
+    assert assumed.keys() - {"devices.rates"} <= _OTHERS.keys()  # what a kind has by its name
 
 
 def test_a_default_is_said_with_its_unit_and_what_changes_it() -> None:
@@ -139,6 +139,61 @@ def test_bug_a_speed_is_said_with_the_context_that_it_is_priced_at(capsys: pytes
         "contexts: 4 batches of 32 sequences in flight."
     ) in said
     assert "--dim phase=…, element_bytes=…, context=…, --for," in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "serve llama-2-7b --devices 2xL4 --dim element_bytes=2",
+        "certify gpt2 --devices 1xA100,1xL4@1GB/s --level layer --time-limit 1",
+        "place gpt2 --devices 1xL4,1xT4 --time-limit 1",
+        "flow llama-2-7b --devices 2xL4 --dim element_bytes=2 --time-limit 1",
+    ],
+)
+def test_bug_what_devices_do_that_are_known_by_name_was_not_said(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Peaks of data sheets counted for numbers of any width, and the rate of the slot within a server, too."""
+    assert main(command.split()) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "full rates for numbers of any width, those to others also within servers (" in said
+    assert "L4: 121 TFLOP/s, 300 GB/s to 24 GB, 25 GB/s to others" in said
+    assert "--devices" in said.partition("Assumed: ")[2].partition(" change it.")[0].rpartition("; ")[2]
+
+
+def test_devices_of_a_file_state_their_rates(tmp_path: Path) -> None:
+    kind = {"name": "L4", "count": 2, "peak_flops": 1e14, "memory_bandwidth": 1e12, "memory": 24e9}
+    file = tmp_path / "devices.json"
+    file.write_text(json.dumps({"format": "mtpp-devices/2", "kinds": [kind]}))
+    assert not any(
+        "full rates" in note for note in mtpp.partition("gpt2", method="kahn", devices=file, level="layer").notes
+    )
+
+
+def test_bug_two_speeds_of_one_decoder_did_not_say_why_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    """Devices in a row work at full rates, servers at the part of them that measured runs reached."""
+    assert main(["serve", "llama-2-7b", "--devices", "4xL4", "--dim", "element_bytes=2"]) == 0
+    assert "times are at full rates of devices, which runs do not reach; --servers counts" in capsys.readouterr().out
+    assert main(["serve", "llama-2-7b", "--servers", "1x4xL4"]) == 0
+    said = capsys.readouterr().out
+    assert "at parts of full rates that were fitted to runs of TensorRT-LLM: 64.8% of products and 71.2% of" in said
+    assert "weights of 2 bytes, caches of 2 bytes; --input, --output, --weights, --kv change it." in said
+
+
+def test_bug_a_flow_of_prompts_did_not_say_that_it_leaves_out_embeddings_and_head() -> None:
+    """In decoding it did."""
+    result = mtpp.flow("llama-2-7b", devices="2xA100", dims={"phase": "prefill", "element_bytes": 2}, time_limit=1)
+    assert "layers without embeddings and head, capacities without the caches of waiting sequences" in result.notes
+
+
+@pytest.mark.parametrize(("device", "dtype"), [("V100", "fp16"), ("T4", "fp16"), ("TPU-v5e", "bf16"), ("A100", "bf16")])
+def test_bug_numbers_of_a_training_were_bf16_on_devices_without(device: str, dtype: str) -> None:
+    """Devices have one type of 16 bits alone, or both; the other one is refused."""
+    words = {"bandwidth": "30GB/s", "global_batch": 8, "device": device}
+    with assuming(words_of(TrainingWords).keys() - words.keys()) as assumed:
+        question = grid_question("gpt2", "1x2", checked(TrainingWords, words))
+    assert question.instance.chains[0].dtype == dtype
+    assert assumed["dtype"] == f"numbers in {dtype}"
 
 
 def test_what_is_given_is_not_assumed_and_files_and_pages_say_the_rest(tmp_path: Path) -> None:

@@ -229,12 +229,12 @@ def test_what_is_measured_takes_no_device(folder: Path, capsys: pytest.CaptureFi
     assert_misuse(
         capsys,
         {
-            f"partition path.json -k 2 {roofs}": "'json' files take no device (peak_flops, memory_bandwidth)",
-            f"certify path.json -k 2 {roofs}": "'json' files take no device",
-            f"bound path.json -k 2 {roofs}": "'json' files take no device",
-            f"place path.json -k 2 {roofs}": "'json' files take no device",
+            f"partition path.json -k 2 {roofs}": "'json' files take no --peak-flops or --memory-bandwidth",
+            f"certify path.json -k 2 {roofs}": "files take no --peak-flops",
+            f"bound path.json -k 2 {roofs}": "files take no --peak-flops",
+            f"place path.json -k 2 {roofs}": "files take no --peak-flops",
             f"place nmt-0 -k 2 {roofs}": "this graph has no options",
-            f"plan path.json --cluster 2x1 --bandwidth 1GB/s --microbatches 2 {roofs}": "'json' files take no device",
+            f"plan path.json --cluster 2x1 --bandwidth 1GB/s --microbatches 2 {roofs}": "files take no --peak-flops",
             f"plan chain.json --cluster 2x1 --bandwidth 1GB/s --microbatches 2 {roofs}": "a chain file takes no device",
             f"plan simulation --cluster 2x1 --bandwidth 1GB/s --microbatches 2 {roofs}": "this chain has no options",
             f"import model.onnx --cost measured {roofs}": "measured work takes no device",
