@@ -261,7 +261,7 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
         question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, there
     )
     terms = serving_terms(words, front.chosen, priced=priced)
-    full = f"times are at full rates of devices, which runs do not reach; {word('servers')} counts what they do"
+    full = "times are at full rates of devices, which runs do not reach; those of deployments are at what runs reached"
     notes = (terms, *([full] if priced else []), *RUNTIMES[front.runtime].caveats)
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=notes)
 

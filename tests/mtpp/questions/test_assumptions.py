@@ -173,7 +173,7 @@ def test_devices_of_a_file_state_their_rates(tmp_path: Path) -> None:
 def test_bug_two_speeds_of_one_decoder_did_not_say_why_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
     """Devices in a row work at full rates, servers at the part of them that measured runs reached."""
     assert main(["serve", "llama-2-7b", "--devices", "4xL4", "--dim", "element_bytes=2"]) == 0
-    assert "times are at full rates of devices, which runs do not reach; --servers counts" in capsys.readouterr().out
+    assert "times are at full rates of devices, which runs do not reach; those of" in capsys.readouterr().out
     assert main(["serve", "llama-2-7b", "--servers", "1x4xL4"]) == 0
     said = capsys.readouterr().out
     assert "at parts of full rates that were fitted to runs of TensorRT-LLM: 64.8% of products and 71.2% of" in said
