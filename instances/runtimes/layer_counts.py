@@ -272,6 +272,7 @@ LAYER_COUNTS = (
         "#",
         vllm_words,
         orders_devices=True,
+        without_bf16="--dtype half",
     ),
     ServerRuntime.of_words(
         "sglang",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from instances.errors import InputError, WordError, said
 from instances.graph.graph import ComputationGraph
+from instances.machines import device_named
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
 from instances.runtimes.layers import Cut, LayerCut, LayerStack, ModuleNames, Naming
@@ -32,6 +33,16 @@ class Runtime(ABC):
     earlier: tuple[Runtime, ...] = field(default=(), kw_only=True)  # the same in releases with other settings
     one_batch: bool = field(default=False, kw_only=True)  # whether one batch at a time goes through all stages
     caveats: tuple[str, ...] = field(default=(), kw_only=True)  # what it does that no cost counts, in sentences
+    #: Option that it wants for a model in bf16 on devices without such numbers; empty if it sees to that itself.
+    without_bf16: str = field(default="", kw_only=True)
+
+    def caveats_on(self, devices: Iterable[str]) -> tuple[str, ...]:
+        """`caveats`, and what it wants on devices of these names."""
+        halves = {name for name in devices if (listed := device_named(name)) is not None and listed.half == "fp16"}
+        if not halves or not self.without_bf16:
+            return self.caveats
+        names = f"{' and '.join(sorted(halves))} {'has' if len(halves) == 1 else 'have'} no bf16"
+        return *self.caveats, f"{names}; for a model in bf16 {self.name} wants {self.without_bf16}"
 
     def of_version(self, version: str | None) -> Runtime:
         """The runtime with the settings of a release; None means the latest known.

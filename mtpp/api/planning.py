@@ -45,7 +45,7 @@ from mtpp.certifying.methods import (
     flow_methods,
     placement_methods,
 )
-from mtpp.questions.partitioning import runtime_of
+from mtpp.questions.partitioning import devices_of, runtime_of
 from mtpp.questions.placement import FlowLike, FlowWords, PlacementWords, PlaceWords, flow_instance, placement_instance
 from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
 from mtpp.questions.reading import is_decoder
@@ -262,7 +262,9 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     )
     terms = serving_terms(words, front.chosen, priced=priced)
     full = "times are at full rates of devices, which runs do not reach; those of deployments are at what runs reached"
-    notes = (terms, *([full] if priced else []), *RUNTIMES[front.runtime].caveats)
+    kinds = () if words["devices"] is None else devices_of(words["devices"], math.inf, math.inf).kinds
+    caveats = RUNTIMES[front.runtime].caveats_on(kind.name for kind in kinds)
+    notes = (terms, *([full] if priced else []), *caveats)
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=notes)
 
 
@@ -514,7 +516,9 @@ def deployment(
     notes += [_TIGHT] if any(chain.is_tight for chain in chains) else []
     if question.objective != "latency" and question.batch in [chain.chain.batch for chain in chains]:
         notes.append(f"a batch has the most sequences that it may have, {question.batch}; {word('batch')} changes it")
-    return result.noted(*notes, *(() if question.runtime is None else RUNTIMES[question.runtime].caveats))
+    if question.runtime is not None:
+        notes += RUNTIMES[question.runtime].caveats_on(servers.kind for servers in question.servers)
+    return result.noted(*notes)
 
 
 def deployment_front(

@@ -237,6 +237,19 @@ def test_limits_of_time_change_no_costs() -> None:
     assert costs_of(replace(question, output=10)) is not costs_of(question)
 
 
+def test_bug_settings_of_vllm_for_devices_without_bf16_did_not_start_a_model_in_it() -> None:
+    """vLLM refuses such a model there and names the option; SGLang changes the numbers by itself."""
+
+    def notes(runtime: str, **question: str) -> list[str]:
+        result = mtpp.serve("llama-3-8b", runtime=runtime, **question)
+        return [note for note in result.notes if "bf16" in note]
+
+    assert notes("vllm", devices="4xT4") == ["T4 has no bf16; for a model in bf16 vllm wants --dtype half"]
+    both = ["T4 and V100 have no bf16; for a model in bf16 vllm wants --dtype half"]
+    assert notes("vllm", servers="1x2xT4,1x2xV100") == both
+    assert notes("vllm", devices="4xL4") == notes("sglang", devices="4xT4") == []
+
+
 @pytest.mark.parametrize("runtime", NO_DEGREE)
 def test_bug_a_deployment_for_a_runtime_of_one_batch_had_several_in_flight(runtime: str, tmp_path: Path) -> None:
     """Its stages work at one batch, one after the other, as `mtpp serve -k` counts it."""
