@@ -85,6 +85,8 @@ class NotebookLine(_Silence):
 class RunBar(CountingBar):
     """Progress bar over `total` runs."""
 
+    ends_with_line = True
+
     def __init__(self, total: int, *, silent: bool = False) -> None:
         super().__init__(total, "runs", silent=silent)
 

@@ -79,6 +79,9 @@ class LiveLine:
 class CountingBar:
     """Bar on stderr with the number of things done and the remaining time; a context manager."""
 
+    #: Whether the end has a plain line even if none came before.
+    ends_with_line = False
+
     def __init__(self, total: int, things: str, *, silent: bool = False) -> None:
         from rich import progress
 
@@ -100,7 +103,8 @@ class CountingBar:
         """Count a thing, and show its label; after a plain line, the end has one as well."""
         self._done += 1
         self._bar.update(self._task, advance=1, description=label)
-        now, is_last = time.monotonic(), self._done == self._total and self._printed > self._begin
+        now, tells_end = time.monotonic(), self.ends_with_line or self._printed > self._begin
+        is_last = tells_end and self._done == self._total
         if not (self._silent or self.console.is_terminal) and (is_last or now - self._printed > PLAIN_SECONDS):
             self._printed = now
             remaining = (now - self._begin) / self._done * (self._total - self._done)

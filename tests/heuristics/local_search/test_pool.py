@@ -99,6 +99,6 @@ def test_parts_of_a_budget() -> None:
     budget.take(25)
     assert budget.part == 0.25
     assert Budget(Limits(Deadline.after(0.0)), 10).part == 1.0
-    limited = Budget(Limits(Deadline.after(1e9), evaluations=100), 10)
+    limited = Budget(Limits(Deadline.after(1e6), evaluations=100), 10)
     limited.take(50)
     assert limited.part == 0.5

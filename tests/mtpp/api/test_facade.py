@@ -152,7 +152,7 @@ def test_solve_searches_and_proves() -> None:
         (lambda: mtpp.partition(PAIR, 2, bandwidth=-1), InputError, "must be positive"),
         (lambda: mtpp.partition(PAIR, 2, activation_buffer=3), InputError, "give that as well"),
         (lambda: mtpp.bound(PAIR, 2, solver="hihgs"), InputError, "did you mean highs"),
-        (lambda: mtpp.bound(PAIR, 2, time_limit=0), InputError, "must be positive"),
+        (lambda: mtpp.bound(PAIR, 2, time_limit=0), InputError, "time_limit=0: give more than 0"),
         (lambda: mtpp.place(PAIR), InputError, "devices is missing; give k"),
         (lambda: mtpp.place(PAIR, 2, "aneal"), InputError, "did you mean anneal"),
         (lambda: mtpp.plan("simulation", "2x2", 4, bandwidth=1e9, planner="sp"), InputError, "did you mean spp"),

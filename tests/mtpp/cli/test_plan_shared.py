@@ -87,7 +87,7 @@ def test_models_plan_too(form: str, files: Path, capsys: pytest.CaptureFixture[s
         ("--nic 0GB/s", "--nic 0GB/s"),
         ("--nic 1,2,3", "--nic 1,2,3"),
         ("--dtype fp99", "--dtype fp99"),
-        ("--samples 0", "samples is 0"),
+        ("--samples 0", "--samples 0: it must be at least 1"),
         ("--sequence 0", "--sequence 0: it must be at least 1"),
         ("--effort 7", "effort is 7"),
         ("--orders none", "orders is 'none'"),
