@@ -268,8 +268,8 @@ def no_chains(lattice: Lattice, k: int, up_to_exchange: bool) -> Chains:
     return Chains(blocks, bottleneck, np.full(count, -1), reached)
 
 
-class _Scratch(NamedTuple):
-    """Arrays of one call: what a block needs along the path from the ideal it extends, by depth, and counts."""
+class Scratch(NamedTuple):
+    """Arrays of `extend_chains`: what a block needs along the path from the ideal it extends, by depth, and counts."""
 
     at: IntArray  # (n + 1,) ideals on the path
     cover: IntArray  # next cover of each
@@ -291,10 +291,10 @@ class _Scratch(NamedTuple):
     nodes: IntArray  # (n,) those outside it
 
 
-@compiled
-def _scratch(arrays: KernelArrays, rows: int) -> _Scratch:
-    n, tensors = len(arrays.work), len(arrays.tensor_time)
-    return _Scratch(
+def scratch_of(arrays: KernelArrays, branches: Branches) -> Scratch:
+    """Arrays for graphs of this size, with as many equal branches."""
+    n, tensors, rows = len(arrays.work), len(arrays.tensor_time), len(branches.first)
+    return Scratch(
         at=np.empty(n + 1, np.int64),
         cover=np.empty(n + 1, np.int64),
         added=np.empty(n + 1, np.int64),
@@ -315,7 +315,7 @@ def _scratch(arrays: KernelArrays, rows: int) -> _Scratch:
     )
 
 
-@compiled
+@compiled(allocates=False)
 def extend_chains(
     arrays: KernelArrays,
     branches: Branches,
@@ -329,34 +329,15 @@ def extend_chains(
     first: int,
     steps: int,
     chains: Chains,
+    block: Block,
+    scratch: Scratch,
 ) -> int:
     """Extend the chains of the ideals from `first` on by a block below the goal, until `steps` covers were tried.
 
     Chains with bottlenecks up to `enough` count as equally good; a smaller `enough` gives better chains and takes
-    longer. Returns the index of the ideal to continue with; at the last one, which holds all nodes, nothing is left.
+    longer. `block` is an empty one, which is used and left empty. Returns the index of the ideal to continue with; at
+    the last one, which holds all nodes, nothing is left.
     """
-    scratch, block = _scratch(arrays, len(branches.first)), empty_block(passing)
-    return _extend(arrays, branches, need, passing, fit, lattice, k, goal, enough, first, steps, chains, block, scratch)
-
-
-@compiled(allocates=False)
-def _extend(
-    arrays: KernelArrays,
-    branches: Branches,
-    need: FloatArray,
-    passing: Passing,
-    fit: bool,
-    lattice: Lattice,
-    k: int,
-    goal: float,
-    enough: float,
-    first: int,
-    steps: int,
-    chains: Chains,
-    block: Block,
-    scratch: _Scratch,
-) -> int:
-    """As `extend_chains`, with an empty block and arrays that are its own."""
     ideals, work, cut, rest, start, node, above = lattice
     blocks, bottleneck, before, reached = chains
     at, cover, added, received, passing_on, resident_bytes, tallest, left_place, new_place = scratch[:9]

@@ -50,6 +50,7 @@ from mtpp_models.bounds.ideals.dynamic_program import (
     no_chains,
     no_passing,
     passing_tensors,
+    scratch_of,
 )
 from mtpp_models.bounds.ideals.kinds import ideals_of_kinds
 from mtpp_models.bounds.ideals.lattice import Branches, Growing, Lattice, Words, antichain, enumerate_ideals, no_ideals
@@ -471,15 +472,14 @@ def _chains_below(goal: float, enough: float, listing: Listing, passing: Passing
     instance, arrays, branches, lattice = listing.instance, listing.arrays, listing.branches, listing.lattice
     need, fit = needs_of(instance), instance.platform.fit
     chains = no_chains(lattice, instance.k, listing.is_up_to_exchange)
+    block, scratch = empty_block(passing), scratch_of(arrays, branches)
+    question = (arrays, branches, need, passing, fit, lattice, instance.k, goal, enough)
     ideal, last = 0, len(lattice.ideals) - 1
     while ideal < last:
         if turns.turn.passed:
             yield
         else:
-            first = ideal
-            ideal = extend_chains(
-                arrays, branches, need, passing, fit, lattice, instance.k, goal, enough, first, _STEPS, chains
-            )
+            ideal = extend_chains(*question, ideal, _STEPS, chains, block, scratch)
     return chains
 
 
