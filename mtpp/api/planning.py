@@ -261,7 +261,7 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
         question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, there
     )
     kinds = () if words["devices"] is None else devices_of(words["devices"], math.inf, math.inf).kinds
-    terms = serving_terms(words, front.chosen, priced=priced)
+    terms = serving_terms(words, front.chosen, kinds, priced=priced)
     full = "times are at full rates of devices, which runs do not reach; those of deployments are at what runs reached"
     caveats = RUNTIMES[front.runtime].caveats_on(kind.name for kind in kinds)
     notes = (terms, *([full] if priced else []), *caveats)

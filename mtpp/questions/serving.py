@@ -29,7 +29,7 @@ from instances.errors import (
 )
 from instances.graph.display import figures
 from instances.json_files import read_json
-from instances.machines import Machines
+from instances.machines import Kind, Machines
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
@@ -169,17 +169,16 @@ def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
     return in_flight
 
 
-def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) -> str:
+def serving_terms(words: ServingWords, point: ServedPartition, kinds: Sequence[Kind], *, priced: bool) -> str:
     """Text on the conditions of a front: context, devices and number widths of its speeds, and batches in flight.
 
-    It also says where the chosen cut, `point`, has room for more tokens than the model takes. A device is named if it
-    priced the graph.
+    It also says where the chosen cut, `point`, has room for more tokens than the model takes. Devices of stated `kinds`
+    are named, and a device that priced the graph.
     """
     question = point.question
     dims = question.instance.graph.attributes["dims"]
     terms = [f"{question.context} tokens of context"]
-    if words["devices"] is not None:
-        kinds = devices_of(words["devices"], math.inf, math.inf).kinds
+    if kinds:
         terms.append(f"devices {', '.join(f'{kind.count}x{printable(kind.name)}' for kind in kinds)}")
         if (words["runtime"] or DEFAULT_RUNTIME) == DEFAULT_RUNTIME:
             assume("memory", "all memory of each device, of which vLLM takes 90 % by default")

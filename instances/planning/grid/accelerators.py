@@ -103,8 +103,10 @@ def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Consta
     InputError
         If the device has no products of this type.
     """
-    if device.eight == 1 if dtype == "fp8" else device.half not in (None, dtype):
-        numbers = "8-bit numbers" if dtype == "fp8" else dtype
+    numbers, lacking = dtype, device.half not in (None, dtype)
+    if dtype == "fp8":
+        numbers, lacking = "8-bit numbers", device.eight == 1
+    if lacking:
         why = f"{device.name} has no products of {numbers}; use {device.half or 'bf16 or fp16'}."
         raise WordError("dtype", dtype, why)
     slower = device.generation.endswith("-500W")
