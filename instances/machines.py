@@ -184,7 +184,7 @@ class Machines:
         return Machines([replace(self.kinds[0], bandwidth=None)], self.order, self.between.tolist(), self.bandwidth)
 
     @cached_property
-    def own_rates(self) -> tuple[float, ...]:
+    def kind_rates(self) -> tuple[float, ...]:
         """(T,) bytes per unit of work time in and out of a device of each kind; between two if all are alike."""
         if self.are_alike and self.between is not None:
             return (float(self.between[0, 0]),)
@@ -210,12 +210,12 @@ class Machines:
         if k > self.total:
             raise InputError(f"k is {k}, but there are {self.total} devices; give no more.")
         memory = max(limits) if limits and (fit or len(limits) == len(self.kinds)) else math.inf
-        return Platform(k, self.own_rates[0] if self.are_alike else self.bandwidth, memory, activation_buffer, fit)
+        return Platform(k, self.kind_rates[0] if self.are_alike else self.bandwidth, memory, activation_buffer, fit)
 
     @property
     def in_sequence(self) -> Machines:
         """The same devices in a fixed order, each kind with its bandwidth."""
-        kinds = zip(self.kinds, self.own_rates, strict=True)
+        kinds = zip(self.kinds, self.kind_rates, strict=True)
         with_rates = self.kinds if self.rates else [replace(kind, bandwidth=rate) for kind, rate in kinds]
         return Machines(with_rates, "fixed", self.rates)
 

@@ -199,8 +199,8 @@ def _largest(*values: float | None) -> float | None:
 def _no_better(moment: Moment, cost: float | None, bound: float | None) -> Moment:
     """The moment with its cost at least `cost` and its bound at most `bound`."""
     least = None if moment.cost is None or cost is None else max(moment.cost, cost)
-    most = None if moment.bound is None or bound is None else min(moment.bound, bound)
-    return moment if (least, most) == (moment.cost, moment.bound) else replace(moment, cost=least, bound=most)
+    capped = None if moment.bound is None or bound is None else min(moment.bound, bound)
+    return moment if (least, capped) == (moment.cost, moment.bound) else replace(moment, cost=least, bound=capped)
 
 
 def _one_after_another(runs: Iterable[tuple[Moment, ...]]) -> tuple[Moment, ...]:
@@ -222,9 +222,9 @@ def _one_after_another(runs: Iterable[tuple[Moment, ...]]) -> tuple[Moment, ...]
     return tuple(thinned(moments))
 
 
-def thinned(moments: list[Moment], most: int = MOST_MOMENTS) -> list[Moment]:
-    """The first and the last moment, and of the others every second until at most `most` are left."""
-    while len(moments) > most:
+def thinned(moments: list[Moment], limit: int = MOST_MOMENTS) -> list[Moment]:
+    """The first and the last moment, and of the others every second until at most `limit` are left."""
+    while len(moments) > limit:
         moments = [moments[0], *moments[1:-1:2], moments[-1]]
     return moments
 

@@ -35,7 +35,7 @@ def solve(
     relaxation: bool = False,
     strengthening: Strengthening | None = None,
     reduce: bool = True,
-    known: float = 0.0,
+    lower: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Prove a lower bound on the bottleneck, and with the exact model find a partition.
@@ -58,7 +58,7 @@ def solve(
         Parts to add to a model of superblocks, as names such as "exact+all" do; it needs a `start`.
     reduce : bool
         Apply the lossless reductions first; nodes that have to share a block are merged in any case.
-    known : float
+    lower : float
         A lower bound by another method: *priced* begins above it. No proof depends on it.
     on_progress : callable, optional
         Called with a `Progress` from time to time.
@@ -88,7 +88,7 @@ def solve(
         options,
         report=on_progress or (lambda moment: None),
         relaxation=(lambda linear: None) if relaxation else None,
-        known=known,
+        lower=lower,
     )
     return _solved(instance, chosen, controls, start, reduce=reduce)
 

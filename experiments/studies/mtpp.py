@@ -297,8 +297,8 @@ def _table_of_seconds(name: str, title: str, frame: pd.DataFrame, rows: pd.DataF
     """Table of shifted geometric means [s]: of seconds + 1, less 1, so that very short times hardly count."""
     grid = _grid(frame, rows, np.log1p(np.array(values)))
     table = table_of(name, f"{title} (mean of seconds + 1, less 1)", grid)
-    less = {name: table.cells[name] - 1 for name in ("value", "low", "high")}
-    return replace(table, cells=table.cells.assign(**less))
+    cells = {name: table.cells[name] - 1 for name in ("value", "low", "high")}
+    return replace(table, cells=table.cells.assign(**cells))
 
 
 def running_times(frame: pd.DataFrame) -> dict[str, list[float]]:
@@ -383,9 +383,9 @@ def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bo
         return [(np.nan, False)] * len(logs)
     first = int(np.where(np.isfinite(middle), middle, -np.inf).argmax())
     with np.errstate(invalid="ignore"):
-        less = logs[first] - logs
-    sums, counts = cluster_sums(less, clusters)
-    mean = means(less, clusters)
+        losses = logs[first] - logs
+    sums, counts = cluster_sums(losses, clusters)
+    mean = means(losses, clusters)
     tested = [
         np.nan if row == first or np.isnan(differences).any() else paired_p(differences, counts)
         for row, differences in enumerate(sums)

@@ -248,8 +248,8 @@ def _walk(
     while done < moves and not limits.deadline.passed:
         chunk = min(_CHUNK, moves - done)
         cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
-        most = min(instance.layers, instance.longest)
-        flow, interval, hits = anneal_stages(devices, stage, length, count, most, goal, best, cooling, seed)
+        layer_limit = min(instance.layers, instance.longest)
+        flow, interval, hits = anneal_stages(devices, stage, length, count, layer_limit, goal, best, cooling, seed)
         count = int((length > 0).sum())
         if hits[0]:
             answer, best = FlowAnswer(instance, interval), flow

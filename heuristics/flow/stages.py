@@ -39,7 +39,7 @@ def anneal_stages(
     stage: IntArray,
     length: IntArray,
     count: int,
-    most: int,
+    layer_limit: int,
     goal: float,
     best: float,
     cooling: Cooling,
@@ -53,7 +53,7 @@ def anneal_stages(
         Stage of each device, -1 for none; updated in place.
     length : (L,) integers
         Number of layers of each of the `count` stages, L in all; updated in place.
-    most : int
+    layer_limit : int
         Largest number of stages.
     goal, best : float
         Flow at which the walk ends, and flow that must be exceeded [requests/s].
@@ -79,7 +79,7 @@ def anneal_stages(
         temperature *= factor
         new_stage[:], new_length[:], new_terms[:] = stage, length, terms
         touched[:] = False
-        new_count = _change(new_stage, new_length, count, most, touched)
+        new_count = _change(new_stage, new_length, count, layer_limit, touched)
         _fill(devices, new_stage, new_length, new_count, touched, members, start, new_terms)
         new_energy, least = _energy(new_terms, new_count, goal)
         if new_energy > energy and np.random.random() >= math.exp((energy - new_energy) / temperature):
@@ -112,7 +112,7 @@ def _intervals(stage: IntArray, length: IntArray, count: int) -> IntArray:
 
 
 @compiled
-def _change(stage: IntArray, length: IntArray, count: int, most: int, touched: Truths) -> int:
+def _change(stage: IntArray, length: IntArray, count: int, layer_limit: int, touched: Truths) -> int:
     """Make a random move in place and mark the stages that it changes in `touched`; return the number of stages."""
     n = len(stage)
     draw = np.random.random()
@@ -144,7 +144,7 @@ def _change(stage: IntArray, length: IntArray, count: int, most: int, touched: T
                 stage[i] = low + high - stage[i]
         length[low : high + 1] = length[low : high + 1][::-1].copy()
     elif which == 2:  # one stage in two
-        if length[a] > 1 and count < most:
+        if length[a] > 1 and count < layer_limit:
             for i in range(n):
                 if stage[i] > a or (stage[i] == a and np.random.random() < 0.5):
                     stage[i] += 1

@@ -169,10 +169,10 @@ class Architecture:
     def assume_defaults(self, graph: ComputationGraph, dims: Mapping[str, Dim]) -> None:
         """Note the default of each dimension that is missing in `dims`, for the line of assumptions that is printed."""
         sizes = {"phase": FORWARD} | graph.attributes["dims"]
-        known = {*dims, "phase"} if graph.attributes["training"] else dims  # a step of training has both passes
+        stated = {*dims, "phase"} if graph.attributes["training"] else dims  # a step of training has both passes
         for name in (*self.dims, *(["context"] if "context" in sizes else [])):
             # What follows from the phase is no default of its own.
-            if name not in known and (name != "sequence" or "context" not in sizes):
+            if name not in stated and (name != "sequence" or "context" not in sizes):
                 assume(f"dims.{name}", _DIMS.get(name, f"{name} {{}}").format(sizes[name]))
         if graph.attributes["level"] == LEVELS[0]:
             assume("level", "a node for each operator")

@@ -98,9 +98,9 @@ class FlowAnswer(Displayed):
             return ()
         for group in np.unique(self.group[self._counts > 0]).tolist():
             members = self.group == group
-            held = np.where(members[:, None], self.interval, 0)
-            in_flight = steps.in_flight or max(1, longest_path(instance.layers, held, self.rates))
-            tick = _best_tick(instance, held, self.rates, in_flight)
+            intervals = np.where(members[:, None], self.interval, 0)
+            in_flight = steps.in_flight or max(1, longest_path(instance.layers, intervals, self.rates))
+            tick = _best_tick(instance, intervals, self.rates, in_flight)
             sizes = np.where(members, steps.batch(in_flight, tick)[instance.kind, self._counts], 0)
             turns.append(Turns(members, in_flight, tick, sizes))
         return tuple(turns)
@@ -188,10 +188,10 @@ def _best_tick(instance: FlowInstance, interval: IntArray, rates: FloatArray, in
     ticks = np.unique(seconds[ends_in_time]).tolist()
     capacities = [steps.capacity(in_flight, tick, tick)[instance.kind, counts] for tick in ticks]
     holds = (interval[:, :1] <= layer) & (layer < interval[:, 1:])
-    most = [float((capacity @ holds).min()) for capacity in capacities]  # no layer lets more pass
+    limits = [float((capacity @ holds).min()) for capacity in capacities]  # no layer lets more pass
     best, flow = 0.0, 0.0
-    for x in sorted(range(len(ticks)), key=lambda x: -most[x]):
-        if most[x] <= flow:
+    for x in sorted(range(len(ticks)), key=lambda x: -limits[x]):
+        if limits[x] <= flow:
             break
         passing = push_most(network_of(instance.layers, interval, capacities[x], rates))
         if passing > flow:

@@ -61,14 +61,14 @@ class DecoderLayers:
             passed=_most_passed(graph, stack) / batch,
         )
 
-    def sequences(self, memory: float, most: int) -> list[int]:
-        """Number of sequences whose caches fit on a device, at most `most`, for each number of its layers from 0."""
+    def sequences(self, memory: float, limit: int) -> list[int]:
+        """Number of sequences whose caches fit on a device, at most `limit`, for each number of its layers from 0."""
         counts = [0]
         for c in range(1, self.stack.layers + 1):
             room = memory - self.activations - _heaviest(self.weights, c)
             sequence_bytes = _heaviest(self.cache, c)
-            full = room >= most * sequence_bytes
-            counts.append(most if full else max(0, math.floor(room / sequence_bytes)) if sequence_bytes > 0 else 0)
+            full = room >= limit * sequence_bytes
+            counts.append(limit if full else max(0, math.floor(room / sequence_bytes)) if sequence_bytes > 0 else 0)
         return counts
 
 
@@ -106,8 +106,8 @@ def flow_of_decoder(
     names = tuple(f"{kind.name}-{i}" for kind in devices.kinds for i in range(kind.count))
     decodes = graph.attributes["dims"].get("phase") == "decode"
     port = [_sent(_port(kind, bandwidth), layers.passed) for kind in devices.kinds]
-    most = min(MOST_SEQUENCES, layers.batch * (max(devices.total, in_flight or 1) if decodes else 1))
-    slots = [layers.sequences(kind.memory, most) for kind in devices.kinds]
+    limit = min(MOST_SEQUENCES, layers.batch * (max(devices.total, in_flight or 1) if decodes else 1))
+    slots = [layers.sequences(kind.memory, limit) for kind in devices.kinds]
     # A step is of any number of sequences; of prompts of as many as there is room for.
     full = {s for row in slots for s in row if s > 0} or {1}
     sizes = sizes_of_steps(min(layers.batch, max(full))) if decodes else sorted(full)

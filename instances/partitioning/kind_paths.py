@@ -225,12 +225,12 @@ def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
     return sizes
 
 
-def is_rateable(devices: Machines, places: int, most: int = _MOST_RATED_WORK) -> bool:
-    """Whether `best_rated_path` can enumerate all states, for one goal in at most `most` operations."""
+def is_rateable(devices: Machines, places: int, limit: int = _MOST_RATED_WORK) -> bool:
+    """Whether `best_rated_path` can enumerate all states, for one goal in at most `limit` operations."""
     kinds, words = len(devices.kinds), places // _WORD + 1
     states = devices.total + 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
     cells = states * kinds**2 * words
-    return cells <= _MOST_RATED_WORDS and cells * places * kinds <= most
+    return cells <= _MOST_RATED_WORDS and cells * places * kinds <= limit
 
 
 def best_rated_path(

@@ -310,8 +310,8 @@ def _windows_too_small(instance: Instance, loads: Loads) -> Infeasibility | None
             limit = _room_of(instance, loads, a, b)
             if limit is not None and params + need > limit:
                 blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
-                held = f"{loads.words(params)} of {instance.graph.held_words}"
-                reason = f"does not fit: windows force {held} into {blocks}, {loads.words(limit)}"
+                needed = f"{loads.words(params)} of {instance.graph.held_words}"
+                reason = f"does not fit: windows force {needed} into {blocks}, {loads.words(limit)}"
                 return Infeasibility(reason, {"kind": "windows", "first": a, "last": b})
     return None
 

@@ -302,7 +302,7 @@ class Instance(GraphQuestion):
         Where there are rates for pairs, it is the kind's own bandwidth, if it has one and overflow takes time there;
         else the fastest of its rates.
         """
-        defaults = self.machines.own_rates
+        defaults = self.machines.kind_rates
         if self.rates is None:
             return defaults
         fastest = np.maximum(self.rates.max(axis=0), self.rates.max(axis=1)).tolist()

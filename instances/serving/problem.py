@@ -155,13 +155,13 @@ class DeploymentInstance(QuestionRecord):
             raise InputError("There are no servers; give at least one.")
         if self.devices > 4096 or len(self.servers) > 64:
             raise InputError("There are more than 4096 devices, or 64 kinds of servers; give fewer.")
-        for name, value, most in (
+        for name, value, limit in (
             ("input", self.input, _MOST_TOKENS),
             ("output", self.output, _MOST_TOKENS),
             ("batch", self.batch, MOST_BATCH),
         ):
-            if not 1 <= value <= most:
-                raise InputError(f"{name} is {value}; give a whole number from 1 to {most}.")
+            if not 1 <= value <= limit:
+                raise InputError(f"{name} is {value}; give a whole number from 1 to {limit}.")
         for name, table in (
             ("weights", WEIGHTS),
             ("kv", CACHES),

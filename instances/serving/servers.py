@@ -59,9 +59,9 @@ class Servers:
         if not 1 <= len(self.kind) <= 64 or not self.kind.isprintable():
             raise InputError("a kind of devices has no name of 1 to 64 characters in one line; give one.")
         where = f"servers of {self.kind}"
-        for name, most in (("devices", 1024), ("count", 1024)):
-            if not 1 <= getattr(self, name) <= most:
-                raise InputError(f"{where}: {name} is {getattr(self, name)}; give 1 to {most}.")
+        for name, limit in (("devices", 1024), ("count", 1024)):
+            if not 1 <= getattr(self, name) <= limit:
+                raise InputError(f"{where}: {name} is {getattr(self, name)}; give 1 to {limit}.")
         for name, top in (("peak_flops", 1e30), ("memory_bandwidth", 1e30), ("memory", 1e13), ("within", 1e30)):
             if not 0 < getattr(self, name) <= top:
                 raise InputError(f"{where}: {name} is {getattr(self, name)}; give a positive number up to {top:g}.")

@@ -389,11 +389,11 @@ def _features(instance: Instance, most_ideals: int, *, has_k: bool) -> dict[str,
     }
 
 
-def _ideals(graph: ComputationGraph, width: int, most: int) -> int | None:
-    """The number of ideals, None if there are more than `most`."""
+def _ideals(graph: ComputationGraph, width: int, limit: int) -> int | None:
+    """The number of ideals, None if there are more than `limit`."""
     from mtpp_models.bounds.ideals.ideals import count_ideals
 
-    return None if width > math.log2(most) else count_ideals(Instance(graph, Platform(1, math.inf)), most)
+    return None if width > math.log2(limit) else count_ideals(Instance(graph, Platform(1, math.inf)), limit)
 
 
 # Test of a caller's bound or heuristic: `hunt`.

@@ -393,7 +393,7 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
 
     def answer(instance: Instance, earlier: Sequence[Result]) -> Result:
         start = as_partition(words["start"], instance)
-        return find_and_prove(instance, options, start=start, known=earlier, methods=methods)
+        return find_and_prove(instance, options, start=start, earlier=earlier, methods=methods)
 
     return _answers(instances, k, answer)
 

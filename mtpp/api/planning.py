@@ -256,9 +256,9 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     if not outcome.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, outcome.largest))
     priced, ask = is_decoder(graph), partial(serving_instance, graph, k, memory)
-    there = tuple(throughput_at_most_context(ask, words, point) if priced else None for point in outcome.points)
+    rates = tuple(throughput_at_most_context(ask, words, point) if priced else None for point in outcome.points)
     front = Front(
-        question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, there
+        question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, rates
     )
     kinds = () if words["devices"] is None else devices_of(words["devices"], math.inf, math.inf).kinds
     terms = serving_terms(words, front.chosen, kinds, priced=priced)
@@ -559,9 +559,9 @@ def _limits(
     quickest = deployment(replace(decoding, objective="latency"), time_limit).answer
     if loosest.answer is None or quickest is None:
         return
-    least, most = quickest.tpot, loosest.answer.tpot
+    lowest, highest = quickest.tpot, loosest.answer.tpot
     for i in range(count - 1):
-        tpot = least * (most / least) ** (i / (count - 1))
+        tpot = lowest * (highest / lowest) ** (i / (count - 1))
         unit = 10.0 ** (math.floor(math.log10(tpot)) - 2)
-        if (rounded := float(f"{math.ceil(tpot / unit) * unit:.3g}")) < most:
+        if (rounded := float(f"{math.ceil(tpot / unit) * unit:.3g}")) < highest:
             yield rounded

@@ -115,7 +115,7 @@ def certify(
     options: SolveOptions = _A_MINUTE,
     *,
     start: Partition | None = None,
-    known: Sequence[Result] = (),
+    earlier: Sequence[Result] = (),
     methods: Sequence[Method[Instance, Partition]] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
@@ -131,7 +131,7 @@ def certify(
         The time limit, a minute by default, is for everything together.
     start : Partition, optional
         A known partition to start from.
-    known : sequence of Result
+    earlier : sequence of Result
         Answers for other k, from which partitions or bounds may follow for this k.
     methods : sequence of Method
         Further methods that take turns, such as `mtpp.runs.user_methods.turns_of` makes.
@@ -168,7 +168,7 @@ def certify(
     1.0
     """
     find_solver(options.solver)  # before the searches, which may take a while
-    answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
+    answers = [*from_other_k(earlier, instance), *([] if start is None else [Result("start", instance, start)])]
     on_fault = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3))
     if on_begin is not None:
         on_begin(lambda: combine(*best_of_each_method(answers)) if answers else None)
@@ -379,7 +379,7 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
     def run(best: Result, controls: Controls) -> Result:
         able = published if best.partition is None and by_solver else model
         return solve(
-            instance, able, controls.options, start=best.partition, known=controls.known, on_progress=controls.report
+            instance, able, controls.options, start=best.partition, lower=controls.lower, on_progress=controls.report
         )
 
     counted = name in ("simple", "pinned", LEVELS, "pigeonhole", IDEALS)

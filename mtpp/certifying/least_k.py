@@ -42,7 +42,7 @@ class LeastK:
         The question; its k has no meaning.
     good_enough : float
         The bottleneck to reach; infinite if any answer will do, because it fits.
-    known : dict of int to Result
+    results : dict of int to Result
         Result for each k tried: a partition that is good enough, a proof that there is none, or neither.
     refused : dict of int to str
         Why the constraints contradict these k.
@@ -52,24 +52,24 @@ class LeastK:
 
     question: Instance
     good_enough: float
-    known: dict[int, Result] = field(default_factory=dict)
+    results: dict[int, Result] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     interrupted: bool = False
 
     @property
     def k(self) -> int | None:
         """Least k with a known partition that is good enough; None if there is none."""
-        return min((k for k, result in self.known.items() if reaches(result, self.good_enough)), default=None)
+        return min((k for k, result in self.results.items() if reaches(result, self.good_enough)), default=None)
 
     @property
     def open(self) -> list[int]:
         """Undecided numbers of blocks below the least known one."""
-        last = self.most if self.k is None else self.k - 1
+        last = self.largest_k if self.k is None else self.k - 1
         fewest = range(1, last + 1) if self.by_itself else range(last, last + 1)
         return [k for k in fewest if k > 0 and not self._excluded(k)]
 
     @property
-    def most(self) -> int:
+    def largest_k(self) -> int:
         """Largest k to try: with more blocks than nodes and windows need, the rest is empty."""
         limit = self.question.machines.total if not self.question.is_alike else _MOST_BLOCKS
         return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, limit)
@@ -100,7 +100,7 @@ class LeastK:
         goal = "that fits" if math.isinf(self.good_enough) else self.goal
         if self.k is None:
             outcome = f"none {goal} is known" if self.open else f"there is none {goal}"
-            return f"Of all numbers of blocks up to {self.most} {outcome}." + self._why(self.most)
+            return f"Of all numbers of blocks up to {self.largest_k} {outcome}." + self._why(self.largest_k)
         if self.k == 1:
             return f"k = 1 is the least {goal}."
         if self.open:
@@ -109,12 +109,12 @@ class LeastK:
         return f"k = {self.k} is the least {goal}: {self.k - 1} will not do." + self._why(self.k - 1)
 
     def _excluded(self, k: int) -> bool:
-        return k in self.refused or (k in self.known and rules_out(self.known[k], self.good_enough))
+        return k in self.refused or (k in self.results and rules_out(self.results[k], self.good_enough))
 
     def _why(self, k: int) -> str:
         if k in self.refused:
             return f" {self.refused[k]}"
-        result = self.known.get(k)
+        result = self.results.get(k)
         if result is None or not rules_out(result, self.good_enough):
             return ""
         if result.impossible is not None:
@@ -164,12 +164,12 @@ def find_least_k(
             instance = least.instance(k)
             if instance is None:
                 continue
-            answers = list(least.known.values())
-            least.known[k] = certify(
-                instance, options, known=answers, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault
+            answers = list(least.results.values())
+            least.results[k] = certify(
+                instance, options, earlier=answers, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault
             )
-            least.interrupted = least.known[k].interrupted
-            if not (rules_out(least.known[k], good_enough) or reaches(least.known[k], good_enough)):
+            least.interrupted = least.results[k].interrupted
+            if not (rules_out(least.results[k], good_enough) or reaches(least.results[k], good_enough)):
                 break
         least.interrupted |= interrupted.is_set()
     return least
@@ -178,8 +178,8 @@ def find_least_k(
 def _starts(least: LeastK, interrupted: Event) -> bool:
     """Exclude k from below by sums of bytes; return whether any k is left."""
     if least.by_itself:
-        return any(_may_do(least, k) for k in range(1, least.most + 1) if not interrupted.is_set())
-    low, high = 0, least.most
+        return any(_may_do(least, k) for k in range(1, least.largest_k + 1) if not interrupted.is_set())
+    low, high = 0, least.largest_k
     if not _may_do(least, high):
         return False
     while high - low > 1 and not interrupted.is_set():
@@ -195,19 +195,19 @@ def _may_do(least: LeastK, k: int) -> bool:
     reason, bound = proof_of_no_fit(instance), simple_bound(instance, optimal=False)
     result = Result("simple", instance, bound=bound if reason is None else None, impossible=reason)
     if rules_out(result, least.good_enough):
-        least.known[k] = result
+        least.results[k] = result
         return False
     return True
 
 
 def _look_upwards(least: LeastK, is_good: Callable[[int], bool]) -> None:
     """Search with growing steps for a sufficient k, then between it and the last insufficient one."""
-    low = 0 if least.by_itself else max((*least.known, *least.refused), default=0)
+    low = 0 if least.by_itself else max((*least.results, *least.refused), default=0)
     high, step = low + 1, 1
     while not is_good(high):
-        if high >= least.most or least.interrupted:
+        if high >= least.largest_k or least.interrupted:
             return
-        low, high, step = high, min(least.most, high + step), 2 * step
+        low, high, step = high, min(least.largest_k, high + step), 2 * step
     while high - low > 1 and not least.interrupted:
         middle = (low + high) // 2
         low, high = (low, middle) if is_good(middle) else (middle, high)
@@ -215,15 +215,15 @@ def _look_upwards(least: LeastK, is_good: Callable[[int], bool]) -> None:
 
 def _search(least: LeastK, k: int, options: SolveOptions, method: str, interrupted: Event) -> bool:
     """Whether a search finds a partition into k blocks that is good enough."""
-    instance = None if k in least.known else least.instance(k)
+    instance = None if k in least.results else least.instance(k)
     if instance is None:
         return False
     limit = None if options.time_limit is None else _FOR_SEARCH * options.time_limit
     # Whatever fits is less than infinite.
     limits = Limits(Deadline.after(limit, interrupted), target=min(least.good_enough, sys.float_info.max))
-    least.known[k] = search(instance, method, np.random.default_rng(options.seed), limits)
+    least.results[k] = search(instance, method, np.random.default_rng(options.seed), limits)
     least.interrupted = interrupted.is_set()
-    return reaches(least.known[k], least.good_enough)
+    return reaches(least.results[k], least.good_enough)
 
 
 # Cheapest devices for a good enough answer, and the proof that no cheaper ones suffice.
@@ -322,7 +322,7 @@ def find_least(
 def _decided(least: LeastPrice, answer: Result, chosen: Machines) -> bool:
     """Record the result for a choice of devices; return whether it is good enough."""
     if reaches(answer, least.good_enough):
-        least.devices, least.known = chosen, {chosen.total: answer}
+        least.devices, least.results = chosen, {chosen.total: answer}
         return True
     if not rules_out(answer, least.good_enough):
         least.undecided.append(chosen)

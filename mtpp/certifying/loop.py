@@ -250,7 +250,7 @@ class Loop(Generic[Q, A]):
         report(None)
         remaining = deadline.time_limit
         options = replace(self.options, time_limit=None if remaining is None else max(remaining, _LEAST))
-        controls = Controls(options, deadline, report=report, known=0.0 if best.bound is None else best.bound.value)
+        controls = Controls(options, deadline, report=report, lower=0.0 if best.bound is None else best.bound.value)
         try:
             with leaving_out(method.name, self.note):
                 answer = method.run(best, controls)

@@ -125,9 +125,9 @@ def flow_methods(seed: int, *, search_only: bool = False) -> list[Method[FlowIns
     """Methods for flows: exhaustive ones for few devices, else a search and bounds, as often as there is time."""
     rng = np.random.default_rng(seed)
 
-    def enumerate_all(best: FlowResult, controls: Controls, most: int) -> FlowResult | None:
+    def enumerate_all(best: FlowResult, controls: Controls, limit: int) -> FlowResult | None:
         enumerate_or_bound = enumerate_flows if best.instance.steps is None else bound_ticks
-        return enumerate_or_bound(best.instance, most, best.answer, controls.deadline)
+        return enumerate_or_bound(best.instance, limit, best.answer, controls.deadline)
 
     def search(best: FlowResult, controls: Controls) -> FlowResult | None:
         if best.gap is not None and best.gap <= _RESOLUTION:
@@ -151,9 +151,9 @@ def flow_methods(seed: int, *, search_only: bool = False) -> list[Method[FlowIns
     if search_only:
         return [annealing]
     return [
-        Method("enumeration", partial(enumerate_all, most=_FEW), _SEARCH, counted=True),
+        Method("enumeration", partial(enumerate_all, limit=_FEW), _SEARCH, counted=True),
         annealing,
-        Method("enumeration", partial(enumerate_all, most=_MANY), _SEARCH, counted=True),
+        Method("enumeration", partial(enumerate_all, limit=_MANY), _SEARCH, counted=True),
         Method("bounds", prove, _PROVE, timeless=True, exact=True, again=True),
     ]
 

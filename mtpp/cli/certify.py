@@ -77,7 +77,7 @@ def look(
 
 def no_k(least: LeastK, printing: Printing, files: Files) -> int:
     """Print why no number of blocks suffices, write the answer for the largest; return the exit code."""
-    largest = least.known.get(least.most)
+    largest = least.results.get(least.largest_k)
     if largest is not None and not least.open and not least.by_itself:
         files.write(partial(result_document, largest))
     code, reason = (NOTHING, None) if least.open else (IMPOSSIBLE, least.sentence())
@@ -141,7 +141,7 @@ def certify(
             least = look(instances[0], throughput, settings, printing, on_fault=faults.append)
             if least.k is None:
                 return no_k(least, printing, files)
-            instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
+            instances, starts = [least.results[least.k].instance], [least.results[least.k].partition]
         with printing.answers(certificate_row, instances, files) as answers:
             for instance, begin in zip(instances, starts, strict=True):
                 steps: list[Turn] = []
@@ -150,7 +150,7 @@ def certify(
                         instance,
                         settings,
                         start=begin,
-                        known=answers.results if least is None else list(least.known.values()),
+                        earlier=answers.results if least is None else list(least.results.values()),
                         methods=methods,
                         on_progress=live.show,
                         on_fault=faults.append,
@@ -223,13 +223,13 @@ def partition(
         least = look(instances[0], throughput, solve_options(proof, limit), printing, method=method)
         if least.k is None:
             return no_k(least, printing, files)
-        instances = [least.known[least.k].instance]
+        instances = [least.results[least.k].instance]
     with printing.answers(partition_row, instances, files) as answers:
         for instance in instances:
             with printing.working(f"{instance.label}, {method}"):
                 answer = searched(instance, method, seed, limit)
             if least is not None:
-                answer = replace(combine(answer, least.known[instance.k]), method=method)
+                answer = replace(combine(answer, least.results[instance.k]), method=method)
             answer = answer.noted(*notes_of(least))
             answers.add(answer, partial(certificate_document, [answer]))
             if answer.interrupted or answers.stopped:

@@ -225,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         words = list(sys.argv[1:] if argv is None else argv)
-        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling(words), _words_as_options():
+        with terminate_as_interrupt(), _warnings_in_one_line(), _saying_compilation(words), _words_as_options():
             code = _command()(args=None if argv is None else words, prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
             return int(code)
@@ -377,7 +377,7 @@ class _Teller(logging.Handler):
 
 
 @contextmanager
-def _told_of_compiling(words: Sequence[str]) -> Iterator[None]:
+def _saying_compilation(words: Sequence[str]) -> Iterator[None]:
     """Print messages on the compilation of kernels, which delays everything else, inside of the context."""
     logger, before = logging.getLogger("instances.compiled"), logging.getLogger("instances.compiled").level
     with ExitStack() as beside:

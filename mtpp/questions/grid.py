@@ -99,8 +99,8 @@ def _estimated(
 
 def _context_degrees(sequence: int, servers: Servers) -> list[int]:
     """Powers of 2 that leave each device a sufficient part of a long sequence."""
-    most = sequence // _PART if sequence >= _LONG else 1
-    powers = [2**n for n in range(most.bit_length())]
+    largest = sequence // _PART if sequence >= _LONG else 1
+    powers = [2**n for n in range(largest.bit_length())]
     return [cp for cp in powers if sequence % cp == 0 and cp <= servers.devices] or [1]
 
 
@@ -109,8 +109,8 @@ def _expert_degrees(model: Transformer, servers: Servers) -> list[int]:
     if not model.experts:
         disregard("ep", "etp", "imbalance", "dispatch")
         return [1]
-    most = min(*model.experts, servers.devices)
-    return [ep for ep in range(1, most + 1) if all(count % ep == 0 for count in model.experts)]
+    largest = min(*model.experts, servers.devices)
+    return [ep for ep in range(1, largest + 1) if all(count % ep == 0 for count in model.experts)]
 
 
 def _routing(model: Transformer, words: Mapping[str, Any]) -> Routing:

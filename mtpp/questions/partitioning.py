@@ -259,8 +259,8 @@ def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Mac
     apart = devices_of_text(kinds) if at else None
     devices = devices_of_text(text) if apart is None else apart
     if devices is not None:
-        held = (replace(kind, memory=min(kind.memory, memory)) for kind in devices.kinds)
-        rates = "; ".join(f"{kind.name}: {', '.join(kind.rates)}" for kind in held)
+        limited = (replace(kind, memory=min(kind.memory, memory)) for kind in devices.kinds)
+        rates = "; ".join(f"{kind.name}: {', '.join(kind.rates)}" for kind in limited)
         assume("devices.rates", f"full rates for numbers of any width, those to others also within servers ({rates})")
     if apart is not None:
         between = np.where(np.eye(len(apart.kinds)), math.inf, parse_bandwidth(rate, word="devices"))

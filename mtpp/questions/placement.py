@@ -171,8 +171,8 @@ def _batches_in_flight(count: int, dims: Mapping[str, int | str], words: Cluster
     if in_flight is not None and dims["phase"] != "decode":
         raise WordError("in_flight", in_flight, "prompts of prefill pass once, and do not wait; leave it out.")
     if in_flight is not None and in_flight > count:
-        most = f"{how_many(count, 'device')} work at {how_many(count, 'batch')}"
-        raise WordError("in_flight", in_flight, f"{most} at most; give 1 to {count}.")
+        busy = f"{how_many(count, 'device')} work at {how_many(count, 'batch')}"
+        raise WordError("in_flight", in_flight, f"{busy} at most; give 1 to {count}.")
     return in_flight
 
 

@@ -138,7 +138,7 @@ def serving_instance(
         if limit == math.inf:
             raise WordError("memory", memory, "any context fits; give that of a device.")
         runtime_rules(runtime.name, loaded, [count or 1])
-        devices, works, most = Machines.alike(count or 1, rate, limit), None, None
+        devices, works, stages = Machines.alike(count or 1, rate, limit), None, None
     else:
         devices = devices_of(words["devices"], rate, limit)
         for kind in devices.kinds:
@@ -149,18 +149,18 @@ def serving_instance(
         works = works_of_kinds(graph, loaded, devices, reading)
         if count is not None and count > devices.total:
             raise WordError("k", k, f"there are {devices.total} devices; give no more.")
-        most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
-    question = Instance(loaded, devices, k=most, works=works, fit=True)
+        stages = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
+    question = Instance(loaded, devices, k=stages, works=works, fit=True)
     return serving_chain(question, runtime, _in_flight(question.k, runtime, words))
 
 
 def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
     """Batches in flight, by default as many as stages and runtime allow; a `WordError` if more."""
-    in_flight, most = words["in_flight"], 1 if runtime.one_batch else k
+    in_flight, limit = words["in_flight"], 1 if runtime.one_batch else k
     if in_flight is None:
-        assume("in_flight", f"{how_many(most, 'batch')} in flight")
-        return most
-    if in_flight > most and runtime.one_batch:
+        assume("in_flight", f"{how_many(limit, 'batch')} in flight")
+        return limit
+    if in_flight > limit and runtime.one_batch:
         raise WordError("in_flight", in_flight, f"{runtime.name} has one batch in flight; leave it out.")
     if in_flight > k:
         raise WordError(
@@ -190,9 +190,9 @@ def serving_terms(words: ServingWords, point: ServedPartition, kinds: Sequence[K
         width, kept = dims["element_bytes"], dims.get("kv_bytes", dims["element_bytes"])
         terms.append(f"numbers of {width} bytes" + ("" if kept == width else f", of {kept} in caches"))
     assert question.in_flight is not None
-    held = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
+    caches = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
     taken = f", and the model takes {point.usable_context} tokens" if point.usable_context < point.capacity else ""
-    return f"times: {', '.join(terms)}; contexts: {held}{taken}"
+    return f"times: {', '.join(terms)}; contexts: {caches}{taken}"
 
 
 def throughput_at_most_context(

@@ -393,7 +393,7 @@ def budgets_of(value: Any) -> list[float | None]:
     return list(_numbers("budgets", value, float, math.ulp(0.0), LONGEST_TIME)) or [None]
 
 
-def _numbers(name: str, value: Any, kind: Callable[[Any], float], least: float, most: float) -> list[float]:
+def _numbers(name: str, value: Any, kind: Callable[[Any], float], lowest: float, highest: float) -> list[float]:
     if value is None:
         return []
     several = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else [value]
@@ -403,8 +403,8 @@ def _numbers(name: str, value: Any, kind: Callable[[Any], float], least: float, 
             number = kind(item) if not isinstance(item, str) else int(item) if kind is operator.index else float(item)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if isinstance(item, bool) or not least <= number <= most:
-            seconds = f"numbers of seconds above 0, at most {most:,.0f}"
+        if isinstance(item, bool) or not lowest <= number <= highest:
+            seconds = f"numbers of seconds above 0, at most {highest:,.0f}"
             raise WordError(name, value, f"give {'whole numbers from 0 on' if kind is operator.index else seconds}.")
         numbers.append(number)
     return list(dict.fromkeys(numbers))

@@ -182,8 +182,8 @@ def drawn(rng: random.Random, number: int, *, kinds: bool) -> Case:
     def size() -> float:
         return 10.0 ** rng.uniform(-_POWERS, _POWERS) if wild else float(rng.randint(0, 6))
 
-    def nodes(least: int, most: int) -> tuple[int, ...]:
-        return tuple(sorted(rng.sample(range(n), min(n, rng.randint(least, max(least, most))))))
+    def nodes(least: int, limit: int) -> tuple[int, ...]:
+        return tuple(sorted(rng.sample(range(n), min(n, rng.randint(least, max(least, limit))))))
 
     chain, density = rng.random() < 0.4, rng.random()
     tensors = tuple(
@@ -216,7 +216,7 @@ def _over_kinds(rng: random.Random, case: Case, speeds: Sequence[float], memory:
         memories = [memory * rng.choice((0.5, 1.0, 3.0)) for _ in speeds]
     rates = [rng.choice((None, 0.5, 2.0, math.inf)) if rng.random() < 0.5 else None for _ in speeds]
     traits = enumerate(zip(counts, speeds, memories, rates, strict=True))
-    kinds = tuple(Kind(f"kind {t}", count, speed, None, held, rate) for t, (count, speed, held, rate) in traits)
+    kinds = tuple(Kind(f"kind {t}", count, speed, None, limit, rate) for t, (count, speed, limit, rate) in traits)
     case = replace(case, kinds=kinds, fit=case.fit and memory < math.inf)
     if rng.random() < 0.3:
         case = replace(case, rates=tuple(tuple(rng.choice((0.5, 1.0, 2.0, math.inf)) for _ in kinds) for _ in kinds))

@@ -82,14 +82,14 @@ def levels(start: Partition, deadline: Deadline | None = None) -> Result:
     if cutoff <= best.value or not bound_by_memory:
         return Result(LEVELS, instance, start, best)
     depth, before = _longest_paths(instance.graph)
-    for most in _MOST:
-        path = _thinned_path(depth, before, most)
+    for limit in _MOST:
+        path = _thinned_path(depth, before, limit)
         with np.errstate(over="ignore", invalid="ignore"):
             bounds = _Levels(instance, path, depth, cutoff, deadline)
             value = bounds.best(best.value)
         if value > best.value:
             best = Bound(value, LEVELS, witness={"nodes": path, "turn": [path[bounds.turn - 2]]})
-        best = replace(best, optimal=bounds.finished and (len(path) < most or most == _MOST[-1]))
+        best = replace(best, optimal=bounds.finished and (len(path) < limit or limit == _MOST[-1]))
         if deadline.passed or best.optimal or best.value >= cutoff:
             break
     return Result(LEVELS, instance, start, best)
@@ -106,12 +106,12 @@ def _longest_paths(graph: ComputationGraph) -> tuple[IntArray, IntArray]:
     return np.array(depth), np.array(before)
 
 
-def _thinned_path(depth: IntArray, before: IntArray, most: int) -> list[int]:
-    """Nodes of a path with the most nodes, evenly thinned to `most`."""
+def _thinned_path(depth: IntArray, before: IntArray, limit: int) -> list[int]:
+    """Nodes of a path with the most nodes, evenly thinned to `limit`."""
     path = [int(np.argmax(depth))]
     while before[path[-1]] >= 0:
         path.append(int(before[path[-1]]))
-    places = np.linspace(len(path) - 1, 0, min(len(path), most)).astype(np.int64)
+    places = np.linspace(len(path) - 1, 0, min(len(path), limit)).astype(np.int64)
     return [path[place] for place in places.tolist()]
 
 
@@ -127,10 +127,10 @@ class _Count(NamedTuple):
 class _Line(NamedTuple):
     """A sum over the nodes of a front that the goal limits."""
 
-    most: FloatArray  # (L, L): that a block from level a to level b can add to it; -inf where there is none
+    added: FloatArray  # (L, L): that a block from level a to level b can add to it; -inf where there is none
     must: FloatArray  # (L,): of what a front of each level must hold
     may: FloatArray  # (L,): of what it may hold
-    has_room: bool  # whether `most` is without the memory
+    has_room: bool  # whether `added` is without the memory
 
 
 class _Levels:
@@ -301,16 +301,16 @@ class _Levels:
 
     def _holds(self, goal: float) -> bool:
         """Whether every partition has a block that costs at least the goal."""
-        most, whole, size = self._rooms[0], self._counts[0], self._size
+        memory, whole, size = self._rooms[0], self._counts[0], self._size
         lines, filled = self._lines(goal), self._surely_held + whole.load
         doubt = _ROUNDING * (goal + self._rooms.sum() + filled.max())
-        surely = self._surely_works + np.maximum(whole.comm, filled - most - _ROUNDING * (filled + most))
+        surely = self._surely_works + np.maximum(whole.comm, filled - memory - _ROUNDING * (filled + memory))
         impossible = np.tri(size, k=-1, dtype=np.bool_) | (surely * (1 - _ROUNDING) >= goal)
         if self._fit:
             filled = self._surely_held + self._peak
-            impossible |= filled - _ROUNDING * (filled + most) > most
+            impossible |= filled - _ROUNDING * (filled + memory) > memory
         for line in lines:
-            line.most[impossible] = -np.inf
+            line.added[impossible] = -np.inf
             doubt += _ROUNDING * line.may[-1]
         sums, room = [np.where(np.arange(size) == 0, 0.0, -np.inf) for _ in lines], 0.0
         for more in self._rooms:
@@ -318,7 +318,7 @@ class _Levels:
             short = np.zeros(size, dtype=np.bool_)
             for i, line in enumerate(lines):
                 extra = room if line.has_room else 0.0
-                sums[i] = np.minimum((sums[i][:, None] + line.most).max(axis=0), line.may - extra)
+                sums[i] = np.minimum((sums[i][:, None] + line.added).max(axis=0), line.may - extra)
                 short |= sums[i] + extra < line.must - doubt
             for total in sums:
                 total[short] = -np.inf
@@ -326,8 +326,8 @@ class _Levels:
 
     def _lines(self, goal: float) -> list[_Line]:
         """Sums that blocks below the goal can add, of work and of work with bytes, for each way to count tensors."""
-        lines, (held, copies) = list[_Line](), self._copies(goal)
-        must_hold, may_hold = self._sums(held)
+        lines, (resident, copies) = list[_Line](), self._copies(goal)
+        must_hold, may_hold = self._sums(resident)
         for work, comm, load, back in self._counts:
             must, may = self._sums(work)
             free = np.minimum(goal - comm + 2 * back, may - must[:, None])
@@ -346,16 +346,16 @@ class _Levels:
 
     def _copies(self, goal: float) -> tuple[FloatArray, FloatArray]:
         """(n,) what each node holds with the copies of its chains, and (L, L) what blocks hold besides."""
-        held, size, rows = self._held.copy(), self._size, np.arange(self._size)
+        resident, size, rows = self._held.copy(), self._size, np.arange(self._size)
         besides = np.zeros((size, size + 1))
         for (time, users), end in zip(self._shared, self._ends, strict=True):
             chain = self._chain(users, goal)
-            held[chain] += time
+            resident[chain] += time
             begin = _least_above(self._must[chain], self._may[chain], size)
             alone = rows[end < begin]
             besides[alone, end[alone]] += time
             besides[alone, begin[alone]] -= time
-        return held, np.maximum(np.cumsum(besides, axis=1)[:, :-1], 0.0)
+        return resident, np.maximum(np.cumsum(besides, axis=1)[:, :-1], 0.0)
 
     def _chain(self, users: Sequence[int], goal: float) -> list[int]:
         """Users of which no two can share a block below the goal: the first, and always the next that cannot."""
@@ -375,8 +375,8 @@ class _Levels:
         if not inside[u]:
             return 0.0
         used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
-        held = self._held[inside].sum() + self._sizes[used].sum()
-        filled, room = held + self._need[inside].max(), self._rooms[0]
+        resident = self._held[inside].sum() + self._sizes[used].sum()
+        filled, room = resident + self._need[inside].max(), self._rooms[0]
         over = max(0.0, filled - room - _ROUNDING * (filled + room))
         return float(self._work[inside].sum() + over) if over == 0 or not self._fit else np.inf
 

@@ -99,8 +99,8 @@ def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Pric
     for row, place in link_rows:
         links[place] = duals[row]
     ends = _paid_by_ends(rates, links)
-    most = [max((ends[i, a, a + c] for c, a in _intervals(row)), default=0.0) for i, row in enumerate(capacity)]
-    prices = Prices(np.maximum(duals[:n], np.array(most) * (1 + _ROUNDING)), links)
+    largest = [max((ends[i, a, a + c] for c, a in _intervals(row)), default=0.0) for i, row in enumerate(capacity)]
+    prices = Prices(np.maximum(duals[:n], np.array(largest) * (1 + _ROUNDING)), links)
     paid = float(prices.devices.sum())
     return prices if paid < flow * _cheapest(instance, capacity, prices, ends) * (1 - _ROUNDING) else None
 
@@ -117,14 +117,14 @@ def _limits(
 
     The columns are those of `program`, followed by the share of each interval of layers.
     """
-    n, layers, held, passing = instance.n, instance.layers, len(program.device), len(program.tail)
-    entries, link_rows, rows = list[tuple[int, int, float]](), list[tuple[int, tuple[int, int, int, int]]](), n + held
+    n, layers, placed, passing = instance.n, instance.layers, len(program.device), len(program.tail)
+    entries, link_rows, rows = list[tuple[int, int, float]](), list[tuple[int, tuple[int, int, int, int]]](), n + placed
     ends: tuple[dict[tuple[int, int], list[int]], ...] = (defaultdict(list), defaultdict(list))
     for k, (i, c) in enumerate(program.device):
         entries += [(i, passing + k, 1.0), (n + k, k, 1.0), (n + k, passing + k, -capacity[i, c])]
         ends[0][i, program.head[k] % (layers + 1)].append(passing + k)
         ends[1][i, program.tail[k] % (layers + 1)].append(passing + k)
-    for k, (u, v) in enumerate(program.link, held):
+    for k, (u, v) in enumerate(program.link, placed):
         done = program.tail[k] % (layers + 1) if program.tail[k] >= 0 else 0
         for side, device in enumerate((u, v)):
             if device < n:
@@ -133,7 +133,7 @@ def _limits(
                 link_rows.append((rows, (side, u, v, done)))
                 rows += 1
     row, column, value = zip(*entries, strict=True)
-    return scipy.sparse.coo_array((value, (row, column)), shape=(rows, passing + held)).tocsr(), link_rows
+    return scipy.sparse.coo_array((value, (row, column)), shape=(rows, passing + placed)).tocsr(), link_rows
 
 
 def _paid_by_ends(rates: FloatArray, links: FloatArray) -> FloatArray:
@@ -376,16 +376,16 @@ def bound_ticks(
     if math.prod(len(family) + 1 for family in families) > _MOST_GROUPS:
         return None
     every = tuple(len(family) for family in families)
-    counts = [number for number in product(*(range(most + 1) for most in every)) if any(number)]
+    counts = [number for number in product(*(range(limit + 1) for limit in every)) if any(number)]
     groups = {number: _bound_group(_of(instance, families, number), 0, deadline, 0.0) for number in counts}
     while True:
-        most, division = _largest_sum(every, {number: group.flow for number, group in groups.items()})
+        total, division = _largest_sum(every, {number: group.flow for number, group in groups.items()})
         unsolved = [number for number in division if not groups[number].solved]
         flow = 0.0 if best is None else best.flow
-        if not unsolved or most <= flow * (1 + 2 * _SAFE_TICK) or branches <= 0 or deadline.passed:
+        if not unsolved or total <= flow * (1 + 2 * _SAFE_TICK) or branches <= 0 or deadline.passed:
             break
         largest = max(unsolved, key=lambda number: groups[number].flow)
-        allowed, spare = max(1, branches // 2), flow - (most - groups[largest].flow)
+        allowed, spare = max(1, branches // 2), flow - (total - groups[largest].flow)
         solved = _bound_group(_of(instance, families, largest), allowed, deadline, max(0.0, spare))
         groups[largest] = solved if solved.flow <= groups[largest].flow else groups[largest]._replace(solved=True)
         branches -= allowed // 4
@@ -393,14 +393,14 @@ def bound_ticks(
         together, answers = _largest_sum(every, flows)
         if together > flow:
             best = _joined(instance, families, [(number, groups[number].answer) for number in answers])
-    if most <= 0:
+    if total <= 0:
         reason = "whatever layers the devices hold and batches are in flight, no request passes"
         return Result("ticks", instance, impossible=reason, seconds=watch.seconds(bound=watch.passed))
     rows = [
         [[instance.devices[i] for i in _numbers(families, number)], group.flow, group.brackets]
         for number, group in groups.items()
     ]
-    bound = Bound(1 / (most * (1 + _SAFE_TICK)), "ticks", True, {"groups": rows})
+    bound = Bound(1 / (total * (1 + _SAFE_TICK)), "ticks", True, {"groups": rows})
     return Result("ticks", instance, best, bound, watch.seconds(bound=watch.passed))
 
 
@@ -416,7 +416,7 @@ def _of(instance: FlowInstance, families: list[list[int]], counts: Counts) -> Fl
 def _largest_sum(every: Counts, flows: Mapping[Counts, float]) -> tuple[float, list[Counts]]:
     """Largest sum of flows over groups that use at most the devices of each family, and these groups."""
     best: dict[Counts, tuple[float, list[Counts]]] = {}
-    for counts in product(*(range(most + 1) for most in every)):
+    for counts in product(*(range(limit + 1) for limit in every)):
         best[counts] = (0.0, [])
         for group, flow in flows.items():
             rest = tuple(count - used for count, used in zip(counts, group, strict=True))
@@ -477,9 +477,9 @@ def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow
         if closed and waiting and -waiting[0].order <= max(-bracket.order for bracket in closed):
             break
     leaves = [*closed, *waiting]
-    most = max([flow, *(-bracket.order for bracket in leaves)]) * (1 + _SAFE_TICK)
+    highest = max([flow, *(-bracket.order for bracket in leaves)]) * (1 + _SAFE_TICK)
     return Group(
-        most, [_written(ticks, bracket) for bracket in sorted(leaves, key=lambda leaf: leaf[1:3])], best, solved
+        highest, [_written(ticks, bracket) for bracket in sorted(leaves, key=lambda leaf: leaf[1:3])], best, solved
     )
 
 

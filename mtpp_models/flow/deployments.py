@@ -227,12 +227,12 @@ def _pooled(
     fronts: dict[tuple[int, ...], list[_Pools]] = {}
     counts = tuple(servers.count for servers in question.servers)
     # Prompts in a picosecond that links between servers leave to those within them, at most.
-    most = (
+    prompts = (
         min(of_prompts[counts].rate, of_tokens[counts].rate / question.output)
         if counts in of_tokens
         else Fraction(PICO)
     )
-    needed = max(Fraction(0), most - question.handed_over / PICO)
+    needed = max(Fraction(0), prompts - question.handed_over / PICO)
     for vector in [vector for vector in of_prompts if any(vector) and vector in of_tokens]:
         if sum(vector) == 1:
             s = vector.index(1)
@@ -328,7 +328,7 @@ def _by_sum(counts: Sequence[int]) -> list[tuple[int, ...]]:
 
 def _alone(counts: Sequence[int]) -> list[tuple[int, ...]]:
     """Vectors of numbers of servers up to `counts` with servers of a single type, those with few servers first."""
-    rows = [(count, s) for s, most in enumerate(counts) for count in range(1, most + 1)]
+    rows = [(count, s) for s, limit in enumerate(counts) for count in range(1, limit + 1)]
     return [tuple(count * (t == s) for t in range(len(counts))) for count, s in sorted(rows)]
 
 

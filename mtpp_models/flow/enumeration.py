@@ -117,9 +117,9 @@ def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:
     alike = [i != family[0] for family in families for i in family]
     ways, start = list[tuple[int, int]](), [0]
     for i in order:
-        own = [(a, a + c) for c in np.flatnonzero(capacity[i]).tolist() for a in range(layers - c + 1)]
+        intervals = [(a, a + c) for c in np.flatnonzero(capacity[i]).tolist() for a in range(layers - c + 1)]
         # No layers at all are better than some only where these make a path too long.
-        ways += sorted(own) if own and instance.longest == n else [*sorted(own), (0, 0)]
+        ways += sorted(intervals) if intervals and instance.longest == n else [*sorted(intervals), (0, 0)]
         start.append(len(ways))
     numbers = np.array(order)
     place = np.array([*order, n + SOURCE, n + SINK])
@@ -195,22 +195,22 @@ def _layers_carry(capacity: FloatArray, table: IntArray, given: int, goal: float
     Only the layers of the first `given` devices are fixed; each other device may hold any.
     """
     n, layers = len(table), capacity.shape[1] - 1
-    most, together = 0.0, 0.0
+    apart, together = 0.0, 0.0
     for i in range(given, n):
-        most += capacity[i].max()
+        apart += capacity[i].max()
         carried = 0.0
         for c in range(1, layers + 1):
             carried = max(carried, c * min(capacity[i, c], goal))
         together += carried
     missing = 0.0
     for layer in range(layers):
-        held = 0.0
+        passed = 0.0
         for i in range(given):
             if table[i, 0] <= layer < table[i, 1]:
-                held += capacity[i, table[i, 1] - table[i, 0]]
-        if held + most <= goal:
+                passed += capacity[i, table[i, 1] - table[i, 0]]
+        if passed + apart <= goal:
             return False
-        missing += max(0.0, goal - held)
+        missing += max(0.0, goal - passed)
     # Where both are the same for many flows, rounding must not decide.
     return missing <= together + _BETTER * goal * layers
 

@@ -489,9 +489,9 @@ class Formulation:
         bound, notes = None, tuple[str, ...]()
         if self.is_bound:
             floor = simple(instance)
-            proved, most, closed = _combined(prepared, results, floor, solver.margin)
-            if not closed and most < np.inf:
-                options["at_most"] = max(floor, most)
+            proved, at_most, closed = _combined(prepared, results, floor, solver.margin)
+            if not closed and at_most < np.inf:
+                options["at_most"] = max(floor, at_most)
             answers = [*partitions, *([] if whole is None else [whole])]
             least = min(answers, key=lambda partition: partition.bottleneck, default=None)
             if least is None and proved == np.inf:
@@ -568,8 +568,8 @@ def _combined(
     finished = len(results) == len(prepared.cases)
     # A case that was not started has proved nothing beyond *simple*.
     proved = min((prepared.cutoff, *(result.bound for result in results))) if finished else floor
-    most = min((prepared.cutoff, *(result.cost for result in results)))
+    at_most = min((prepared.cutoff, *(result.cost for result in results)))
     # What the solver found may be this much more: far below the unit it says nothing.
-    surely = most + margin * prepared.data.unit
-    reached = proved >= most * (1 - PROOF_TOLERANCE) or floor >= surely
+    surely = at_most + margin * prepared.data.unit
+    reached = proved >= at_most * (1 - PROOF_TOLERANCE) or floor >= surely
     return proved, surely, finished and reached and not prepared.data.leaves_out_overflow

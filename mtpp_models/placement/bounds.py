@@ -109,14 +109,14 @@ def heads_of(instance: PlacementInstance) -> Heads:
     the devices' speeds.
     """
     n, passes = instance.graph.n, Passes.of(instance)
-    head, tail, device = np.zeros(n), np.zeros(n), own_devices(instance)
+    head, tail, device = np.zeros(n), np.zeros(n), initial_groups(instance)
     for way, earliest in zip((passes.forward, passes.backward), (head, tail), strict=True):
         pass_over(passes, way.with_tables(), earliest, np.zeros(n), device, np.inf)
     head, tail = head * (1 - ROUNDING), tail * (1 - ROUNDING)
     return Heads(instance=instance, work=passes.work, head=head, tail=tail, capacity=passes.capacity)
 
 
-def own_devices(instance: PlacementInstance) -> IntArray:
+def initial_groups(instance: PlacementInstance) -> IntArray:
     """(n,) initial device groups, each node in its own; with a single device, all in group 0."""
     return np.arange(instance.graph.n) if instance.devices > 1 else np.zeros(instance.graph.n, dtype=np.int64)
 
@@ -415,7 +415,7 @@ def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
     sharing = Shared(
         horizon=horizon,
         heads=heads,
-        device=own_devices(heads.instance),
+        device=initial_groups(heads.instance),
         apart=np.zeros((n, n), dtype=np.bool_),
         passes=passes._replace(forward=passes.forward.with_tables(), backward=passes.backward.with_tables()),
         refuted=False,

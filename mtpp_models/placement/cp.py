@@ -193,7 +193,7 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
         method=CP,
         instance=instance,
         answer=incumbent.best,
-        bound=Bound(max(0.0, incumbent.low), CP, closed, options.own),
+        bound=Bound(max(0.0, incumbent.low), CP, closed, options.user_options),
         seconds=watch.seconds(build=built, solve=watch.passed - built),
         solver=f"{CP_SOLVER} {version}",
         interrupted=deadline.interrupted.is_set(),

@@ -356,7 +356,7 @@ def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[Placement
         method=EXACT,
         instance=instance,
         answer=best,
-        bound=Bound(proved, EXACT, closed, controls.options.own),
+        bound=Bound(proved, EXACT, closed, controls.options.user_options),
         seconds=watch.seconds(build=built, solve=watch.passed - built),
         solver=f"{driver.name} {driver.version()}",
         log=outcome.log,

@@ -459,16 +459,16 @@ def _stages_bound(question: GridInstance, high: float, deadline: Deadline) -> tu
     waiting = [(even_work(question, *pair), 0, i) for i, pair in enumerate(settings)]
     heapify(waiting)
     while waiting and waiting[0][0] < high:
-        value, known, i = heappop(waiting)
-        if known == len(rounds):
+        value, decided, i = heappop(waiting)
+        if decided == len(rounds):
             return value, complete
         setting, arrays = settings[i]
         bounds = list[float]()
-        for place in rounds[known]:
+        for place in rounds[decided]:
             solution = None if deadline.passed else solve(question, arrays, setting, high, deadline, place)
             complete &= solution is not None
             bounds.append(value if solution is None else solution.bound)
-        heappush(waiting, (max(value, min(bounds)), known + 1, i))
+        heappush(waiting, (max(value, min(bounds)), decided + 1, i))
     return high, complete
 
 

@@ -127,10 +127,10 @@ class SolveOptions:
     def identity(self) -> dict[str, Any]:
         """Options on which a bound depends besides solver and question, for files and keys of runs."""
         fields = {"time_limit": self.time_limit, "gap": self.gap, "threads": self.threads, "seed": self.seed}
-        return fields | self.own
+        return fields | self.user_options
 
     @property
-    def own(self) -> dict[str, Any]:
+    def user_options(self) -> dict[str, Any]:
         """The solver options given by the user, as a member of files."""
         return {"solver_options": dict(self.solver_options)} if self.solver_options else {}
 
@@ -168,7 +168,7 @@ class Controls:
     report: Callable[[Progress], None] = lambda moment: None  # called now and then
     # Receives the linear relaxation, which is solved in place of the model; None if that is not asked for.
     relaxation: Callable[[Any], None] | None = None
-    known: float = 0.0  # a lower bound that others state; it says where to begin, and nothing rests on it
+    lower: float = 0.0  # a lower bound that others state; it says where to begin, and nothing rests on it
     improves: bool = True  # whether a solver that can switch this off also seeks better solutions in its proof
     label: str = ""  # of the question and the case, for the file of the log
 

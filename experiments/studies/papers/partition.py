@@ -289,8 +289,8 @@ class PartitionMeasures:
         # At that gap a solver ends, however long it may work.
         ended = frame["bound"] >= frame["at_most"] * (1 - frame["method"].map(gaps) - PROOF_TOLERANCE)
         could_rise = frame["method"].isin(gaps) & ~frame["optimal"].eq(True) & ~ended
-        most = frame["at_most"].combine(frame["question"].map(self._least), np.fmin)
-        reached = frame["bound"].combine(most, np.fmax)
+        largest = frame["at_most"].combine(frame["question"].map(self._least), np.fmin)
+        reached = frame["bound"].combine(largest, np.fmax)
         return frame.assign(
             bound=frame["bound"].where(~could_rise, reached), error=frame["error"].where(~could_rise, None)
         )
@@ -312,13 +312,13 @@ class PartitionMeasures:
     def _order(self, number: PaperNumber, grid: Grid) -> list[Part]:
         """Ratios of the pairs of rows that a number puts in order, the smaller over the larger."""
         k, parts, later = _k(number), [], self._grid(number.item, later=True)
-        for less, more in _pairs(number):
-            if less in grid.labels and more in grid.labels and later is not None:
-                (a, clusters), (b, _) = grid.of(less, k), grid.of(more, k)
-                least, most = a - later.of(more, k)[0], later.of(less, k)[0] - b
+        for smaller, larger in _pairs(number):
+            if smaller in grid.labels and larger in grid.labels and later is not None:
+                (a, clusters), (b, _) = grid.of(smaller, k), grid.of(larger, k)
+                least, greatest = a - later.of(larger, k)[0], later.of(smaller, k)[0] - b
                 if _REGAL.get(number.item, number.item) == "Table 3":  # a row has the bounds of those above it
-                    least, most = np.minimum(least, 0.0), np.minimum(most, 0.0)
-                parts.append(_part((a - b, least, most), clusters, f"{less} over {more}", pair=True))
+                    least, greatest = np.minimum(least, 0.0), np.minimum(greatest, 0.0)
+                parts.append(_part((a - b, least, greatest), clusters, f"{smaller} over {larger}", pair=True))
         return parts
 
     @cached_property
@@ -390,8 +390,8 @@ def _part(
         test = paired_test(logs, clusters) if pair else None
         return Part.of(means(logs, clusters), _exponential, text, test=test, ends=ends)
 
-    measured, least, most = logs
-    return part(measured, () if np.array_equal(least, most, equal_nan=True) else (part(least), part(most)))
+    measured, least, greatest = logs
+    return part(measured, () if np.array_equal(least, greatest, equal_nan=True) else (part(least), part(greatest)))
 
 
 def _exponential(logarithm: float) -> float:

@@ -181,9 +181,9 @@ def _against(runs: list[Run]) -> Section:
                 _name(cell),
                 _percent(compared.reduction),
                 _percent(1 - cell.placeto / cell.recurrent),
-                _samples(compared.samples, both=True),
-                _samples(compared.planned, both=False),
-                _samples(compared.reached, both=True),
+                _samples(compared.samples, with_failures=True),
+                _samples(compared.planned, with_failures=False),
+                _samples(compared.reached, with_failures=True),
                 "–" if compared.factor is None else f"{compared.factor:.2g}x",
                 f"{cell.recurrent_samples / cell.placeto_samples:.2g}x",
             ]
@@ -240,10 +240,10 @@ def _time(answer: dict[str, float] | None) -> str:
     return "OOM" if answer.get("peak", 0.0) > K80_MEMORY else f"{answer['time']:.3f}"
 
 
-def _samples(count: tuple[int, int] | None, *, both: bool) -> str:
+def _samples(count: tuple[int, int] | None, *, with_failures: bool) -> str:
     if count is None:
         return "–"
-    return f"{count[0]} ({count[1]})" if both else f"{count[0]}"
+    return f"{count[0]} ({count[1]})" if with_failures else f"{count[0]}"
 
 
 def _percent(value: float | None) -> str:

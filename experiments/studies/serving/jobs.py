@@ -56,8 +56,8 @@ class ServingJob(StudyJob):
     def dims(self) -> dict[str, Any]:
         """Dimensions of the decoder."""
         if self.network not in ARCHITECTURES:
-            most = min(HYBRID_DIMS["context"], hybrids()[self.network].longest or math.inf)
-            return {"phase": self.phase, "element_bytes": _ELEMENT, **HYBRID_DIMS, "context": most}
+            context = min(HYBRID_DIMS["context"], hybrids()[self.network].longest or math.inf)
+            return {"phase": self.phase, "element_bytes": _ELEMENT, **HYBRID_DIMS, "context": context}
         chosen: dict[str, Any] = {"phase": self.phase, "element_bytes": _ELEMENT, **PHASES[self.phase]}
         if "context" in chosen:
             chosen["context"] = min(PHASES[self.phase]["context"], ARCHITECTURES[self.network].longest or math.inf)
@@ -98,8 +98,8 @@ class ServingJob(StudyJob):
 
 def device_memory(graph: ComputationGraph, k: int) -> float:
     """Memory of the smallest commercial device that holds an even share of the model [bytes]."""
-    held = graph.held_total + (k - 1) * float(graph.state_bytes.sum())
-    return next((size for size in _MEMORIES if size >= _ROOM * held / k), _MEMORIES[-1])
+    resident = graph.held_total + (k - 1) * float(graph.state_bytes.sum())
+    return next((size for size in _MEMORIES if size >= _ROOM * resident / k), _MEMORIES[-1])
 
 
 def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:

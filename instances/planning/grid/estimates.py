@@ -290,8 +290,8 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
         theta = gain @ (y + J @ theta)
     residuals = [math.log(step.seconds) - _log_time(step.estimate, step.plan, theta) for step in steps]
     if len(steps) > 1:
-        most = max(_CONTRADICTION, 4 * sigma)
-        _check_apart(steps, residuals, most, "what all steps together say; check it, or leave it out")
+        tolerance = max(_CONTRADICTION, 4 * sigma)
+        _check_apart(steps, residuals, tolerance, "what all steps together say; check it, or leave it out")
     untold = {name: getattr(unmoved, name) for name, part in zip(_SPREADS, theta.tolist(), strict=True) if part == 0}
     ((device, dtype, runtime),) = kinds
     covariance = before - gain @ J @ before
@@ -311,10 +311,10 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
     )
 
 
-def _check_apart(steps: Sequence[Step], logs: FloatArray | list[float], most: float, what: str) -> None:
-    """Refuse the step whose time is furthest from the others, if the logarithms differ by more than `most`."""
+def _check_apart(steps: Sequence[Step], logs: FloatArray | list[float], tolerance: float, what: str) -> None:
+    """Refuse the step whose time is furthest from the others, if the logarithms differ by more than `tolerance`."""
     worst = int(np.argmax(np.abs(logs)))
-    if abs(logs[worst]) > most:
+    if abs(logs[worst]) > tolerance:
         step, factor = steps[worst], math.exp(logs[worst])
         times = f"{factor:.2f}" if 0.1 < factor < 100 else f"{factor:.2g}"
         raise InputError(f"Step {worst} ({step.plan.instance.label}) took {step.seconds:g} s, {times} times {what}.")

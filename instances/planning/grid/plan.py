@@ -232,14 +232,14 @@ class GridPlan(Displayed):
     @cached_property
     def layers(self) -> tuple[Configuration, ...]:
         """(L,) configuration of each layer."""
-        chosen, layers, known = [], self.chain.layers, dict[tuple[str, int, str], Configuration]()
+        chosen, layers, configurations = [], self.chain.layers, dict[tuple[str, int, str], Configuration]()
         for n, (begin, end) in enumerate(pairwise(self.cuts)):
             t = self.tensor[n % self.groups]
             for layer in range(begin, end):
                 key = layers[layer].kind, t, self.modes[layer]
-                if key not in known:
-                    known[key] = self._way(layers[layer], (t, self.context, self.expert), self.modes[layer])
-                chosen.append(known[key])
+                if key not in configurations:
+                    configurations[key] = self._way(layers[layer], (t, self.context, self.expert), self.modes[layer])
+                chosen.append(configurations[key])
         return tuple(chosen)
 
     def _way(self, layer: ConfiguredLayer, degrees: ConfiguredDegrees, mode: str) -> Configuration:

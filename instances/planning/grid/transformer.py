@@ -130,7 +130,7 @@ class LayerSizes:
         if isinstance(attention, LatentAttention):
             expanded = attention.heads * (attention.plain + attention.value_width)
             return (attention.query_rank or self.hidden, self.queries), (attention.rank, expanded)
-        return ((self.hidden, self.queries + self.keys + attention.own_values * self.values + attention.gate),)
+        return ((self.hidden, self.queries + self.keys + attention.separate_values * self.values + attention.gate),)
 
     @property
     def further_norms(self) -> int:
@@ -171,7 +171,7 @@ class LayerSizes:
         if isinstance(attention, LatentAttention):
             biases = attention.bias * h
         else:
-            biases = attention.bias * (self.queries + self.keys + attention.own_values * self.values)
+            biases = attention.bias * (self.queries + self.keys + attention.separate_values * self.values)
             biases += attention.output_bias * h + attention.gate_bias * attention.gate
         dense = self._network(self.inner, biases=self.feed.bias) if self.inner else 0
         return self._attention_weights + biases + dense + self._router

@@ -257,8 +257,12 @@ def _torch(stream: BinaryIO, file: Path, size: int) -> Header:
     tensors, seen = [], set()
     for name, view in _views(described):
         storage = view.storage
-        held = sizes.get(f"{folder}/{storage.key}")
-        if held is None or held < storage.elements * _width(storage.kind) or view.end * _width(view.kind) > held:
+        entry_size = sizes.get(f"{folder}/{storage.key}")
+        if (
+            entry_size is None
+            or entry_size < storage.elements * _width(storage.kind)
+            or view.end * _width(view.kind) > entry_size
+        ):
             raise InputError(f"{file}: tensor {name} has more bytes than the file holds of it; get the file anew.")
         elements, plain = math.prod(view.shape), view.kind in _PLAIN_STORAGES
         whole = plain or view.kind.startswith("float8_e4m3") or view.kind.startswith("float8_e5m2")

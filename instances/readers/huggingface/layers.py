@@ -355,7 +355,7 @@ def _attention(net: NetworkBuilder, x: Tensor, attention: Attention, cache: Cach
         key = net.linear(x, attention.key_heads * attention.width, "key", bias=attention.bias)
         value = (
             net.linear(x, attention.key_heads * attention.value_width, "value", bias=attention.bias)
-            if attention.own_values
+            if attention.separate_values
             else key
         )
         for count, name in zip(attention.norms, ("query_norm", "key_norm"), strict=True):

@@ -87,7 +87,7 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
         gate_bias=fields.word("gate") == "query" and fields.says("bias"),
         vectors=vectors,
         passes=fields.word("passes") or 1,
-        own_values=not (full and fields.truth("attention_k_eq_v")),
+        separate_values=not (full and fields.truth("attention_k_eq_v")),
     )
 
 

@@ -103,7 +103,7 @@ class Attention:
     gate_bias: bool = False
     vectors: int = 0  # other parameters, such as sinks
     passes: int = 1  # how often all scores are computed
-    own_values: bool = True  # False: values are made of the product that makes keys
+    separate_values: bool = True  # False: values are made of the product that makes keys
 
     @property
     def token_elements(self) -> int:

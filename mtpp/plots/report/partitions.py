@@ -228,8 +228,8 @@ def flow_question(answer: FlowAnswer) -> dict[str, str]:
         if len(supported):
             ends = dict.fromkeys((int(supported[0]), int(supported[-1])))
             capacity = ", ".join(f"{figures(row[c], _RATE)} with {c} {'layer' if c == 1 else 'layers'}" for c in ends)
-        most = "" if instance.steps is None else "at most "
-        facts[_kind_name(instance, t)] = f"{how_many(int(instance.counts[t]), 'device')}: {most}{capacity}"
+        prefix = "" if instance.steps is None else "at most "
+        facts[_kind_name(instance, t)] = f"{how_many(int(instance.counts[t]), 'device')}: {prefix}{capacity}"
     return facts
 
 

@@ -104,8 +104,8 @@ def _with_groups(certificate: FlowCertificate, question: ExactFlow) -> tuple[Exa
                 rates[i][j] = 0.0
     inside = replace(question, kind=list(range(question.n)), capacity=capacity, rates=rates)
     for x, group in enumerate(certificate.groups):
-        held = [layers if group_of.get(i) == x else (0, 0) for i, layers in enumerate(interval)]
-        if (passed := _most_passed(inside, held)) > group.in_flight:
+        intervals = [layers if group_of.get(i) == x else (0, 0) for i, layers in enumerate(interval)]
+        if (passed := _most_passed(inside, intervals)) > group.in_flight:
             return (
                 question,
                 f"answer.groups[{x}]: requests pass {passed} devices, and {group.in_flight} batches take turns",
@@ -252,11 +252,11 @@ def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock
             entry.fail("a name is of no device, or there twice.")
         numbers = [instance.devices.index(name) for name in names]
         # Flows that are 0 are excluded as next to nothing.
-        most = max(Fraction(items[1].number()), flow * _NOTHING)
-        fault = _fault_of_brackets(Turns(instance, numbers), most, items[2].items(), clock)
+        highest = max(Fraction(items[1].number()), flow * _NOTHING)
+        fault = _fault_of_brackets(Turns(instance, numbers), highest, items[2].items(), clock)
         if fault is not None:
             return f"devices {', '.join(names)}: {fault}", 0
-        flows[tuple(sum(family[name] == f for name in names) for f in range(len(families)))] = most
+        flows[tuple(sum(family[name] == f for name in names) for f in range(len(families)))] = highest
         brackets += len(items[2].items())
     if prod(count + 1 for count in every) != len(flows | {tuple(0 for _ in every): Fraction(0)}):
         return "there is no entry for each group of devices", brackets

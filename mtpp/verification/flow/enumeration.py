@@ -169,22 +169,22 @@ def _passes_more(question: Question, count: _Ints, begin: _Ints, given: int) -> 
 def _lacks_layers(capacity: _Ints, count: _Ints, begin: _Ints, given: int) -> bool:
     """Whether the capacity for a layer, or for all, is below the flow, whatever the devices from `given` on hold."""
     n, layers = capacity.shape[0], capacity.shape[1] - 1
-    most, together = 0, 0
+    apart, together = 0, 0
     for i in range(given, n):
         fastest, carried = 0, 0
         for c in range(1, layers + 1):
             fastest = max(fastest, capacity[i, c])
             carried = max(carried, c * capacity[i, c])
-        most, together = most + fastest, together + carried
+        apart, together = apart + fastest, together + carried
     needed = 0
     for layer in range(layers):
-        held = 0
+        passed = 0
         for i in range(given):
             if begin[i] <= layer < begin[i] + count[i]:
-                held += capacity[i, count[i]]
-        if held + most < FLOW:
+                passed += capacity[i, count[i]]
+        if passed + apart < FLOW:
             return True
-        needed += max(0, FLOW - held)
+        needed += max(0, FLOW - passed)
     return together < needed
 
 

@@ -102,7 +102,7 @@ def _largest_memories(exact: ExactInstance, limits: Sequence[int]) -> list[int]:
 class _Line(NamedTuple):
     """A sum over the nodes of fronts that goal and memory limit."""
 
-    most: _Table  # that a block adds to it; without the memory if that counts
+    added: _Table  # that a block adds to it; without the memory if that counts
     must: _Ints  # (L,) of what fronts must hold
     may: _Ints  # (L,) of what they may hold
     has_memory: bool
@@ -128,13 +128,13 @@ class _Question:
         need = exact.need if exact.buffer is None else [exact.buffer] * exact.n
         self._depth = self._depths()
         used = [(sorted(users, key=self._depth_first), sent) for users, sent in exact.shared if users]
-        held = sum(exact.params) + sum(len(users) * sent for users, sent in used)
+        resident = sum(exact.params) + sum(len(users) * sent for users, sent in used)
         # No block takes more memory than this, and what takes more time than all blocks have counts as twice that.
-        rooms = [min(room, held + max(need) + self._in_order * sum(sizes)) for room in memories]
-        most = 2 * len(rooms) * (rooms[0] * pace + goal)
-        work = at_most((min(times, default=0) * exact.work_unit for times in runs), most)
+        rooms = [min(room, resident + max(need) + self._in_order * sum(sizes)) for room in memories]
+        ceiling = 2 * len(rooms) * (rooms[0] * pace + goal)
+        work = at_most((min(times, default=0) * exact.work_unit for times in runs), ceiling)
         times, params, needs, shared = (
-            at_most((x * pace for x in column), most)
+            at_most((x * pace for x in column), ceiling)
             for column in (sizes, exact.params, need, [sent for _, sent in used])
         )
         copied = sum(len(users) * time for (users, _), time in zip(used, shared, strict=True))
@@ -169,8 +169,8 @@ class _Question:
     def holds(self, node: int) -> bool:
         """Whether fronts cannot hold what they must, so that there are no such blocks."""
         works, peak = self._surely(self._work, np.add), self._peak()
-        held, copies, surely_held = self._copies()
-        must_hold, may_hold = self._sums(held)
+        resident, copies, surely_held = self._copies()
+        must_hold, may_hold = self._sums(resident)
         turn, last_reader = self._path.index(node) + 2, self._last_readers(node)
         lines, impossible = list[_Line](), np.tri(self._size, k=-1, dtype=np.bool_)
         for far in (np.zeros(len(self._time), dtype=np.bool_), last_reader >= 0):
@@ -184,8 +184,8 @@ class _Question:
             free = np.minimum(self._goal - comm + 2 * back, may - must[:, None])
             lines.append(_Line(free, must, may, has_memory=False))
             load = np.maximum(load - 2 * back, at_turn - back) if self._in_order else load - 2 * back
-            most = np.minimum(self._goal - load - copies, free + may_hold - must_hold[:, None] - self._rooms[-1])
-            lines.append(_Line(most, must + must_hold, may + may_hold, has_memory=True))
+            added = np.minimum(self._goal - load - copies, free + may_hold - must_hold[:, None] - self._rooms[-1])
+            lines.append(_Line(added, must + must_hold, may + may_hold, has_memory=True))
             if not (last_reader >= 0).any():
                 break
         if self._exact.fit:
@@ -203,7 +203,7 @@ class _Question:
             short = np.zeros(self._size, dtype=np.bool_)
             for i, line in enumerate(lines):
                 extra = room if line.has_memory else 0
-                best = np.where(impossible, _NEVER, sums[i][:, None] + line.most).max(axis=0)
+                best = np.where(impossible, _NEVER, sums[i][:, None] + line.added).max(axis=0)
                 sums[i] = np.minimum(best, line.may - extra)
                 short |= sums[i] + extra < line.must
             for total in sums:
@@ -266,14 +266,14 @@ class _Question:
 
     def _copies(self) -> tuple[_Ints, _Table, _Table]:
         """Bytes that each node holds with copies of its chains, that blocks hold besides, and that they surely hold."""
-        held, rows = self._held.copy(), np.arange(self._size)
+        resident, rows = self._held.copy(), np.arange(self._size)
         besides, shared = np.zeros((2, self._size, self._size + 1), dtype=np.int64)
         for users, sent in zip(self._users, self._shared, strict=True):
             chain = users[:1]
             for v in users[1:]:
                 if self._least_between(chain[-1], v) >= self._goal:
                     chain.append(v)
-            held[chain] += sent
+            resident[chain] += sent
             surely = _least_above(self._may[users], self._must[users], self._size)
             perhaps = _least_above(self._must[chain], self._may[chain], self._size)
             shared[rows, surely] += sent
@@ -281,7 +281,7 @@ class _Question:
             besides[alone, surely[alone]] += sent
             besides[alone, perhaps[alone]] -= sent
         surely_held = self._surely(self._held, np.add) + np.cumsum(shared, axis=1)[:, :-1]
-        return held, np.cumsum(besides, axis=1)[:, :-1], surely_held
+        return resident, np.cumsum(besides, axis=1)[:, :-1], surely_held
 
     def _least_between(self, u: int, v: int) -> int:
         """Least cost of a block with both nodes and all between them, by work and bytes; 0 without a path between.
@@ -293,8 +293,8 @@ class _Question:
         if not inside[v]:
             return 0
         used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
-        held = self._held[inside].sum() + self._shared[used].sum() + self._need[inside].max()
-        over = max(0, held - self._rooms[0])
+        resident = self._held[inside].sum() + self._shared[used].sum() + self._need[inside].max()
+        over = max(0, resident - self._rooms[0])
         return self._goal if over and self._exact.fit else int(self._work[inside].sum() + over)
 
     def _last_readers(self, node: int) -> _Ints:
@@ -319,7 +319,7 @@ class _Question:
 
     def _passing(self, times: _Ints, turn: int) -> tuple[_Table, _Table]:
         """Most of the tensors live at a node of the path in a block, sent or received; and those at the turn."""
-        most, at_turn = np.zeros((2, self._size, self._size), dtype=np.int64)
+        largest, at_turn = np.zeros((2, self._size, self._size), dtype=np.int64)
         for level, node in enumerate(self._path if self._in_order else (), 2):
             self._clock.raise_if_late()
             edges = (self._must[self._maker[self._read]] <= level) & (self._may[self._reader] >= level)
@@ -330,10 +330,10 @@ class _Question:
             np.add.at(past, (self._may[self._maker[passes]], end[passes]), times[passes])
             past = np.cumsum(np.cumsum(past[:level], axis=0)[:, ::-1], axis=1)[:, ::-1]
             live = times[passes].sum() - past[:, level + 1 :]
-            np.maximum(most[:level, level:], live, out=most[:level, level:])
+            np.maximum(largest[:level, level:], live, out=largest[:level, level:])
             if level == turn:
                 at_turn[:level, level:] = live
-        return most, at_turn
+        return largest, at_turn
 
     def _least_comm(self, times: _Ints) -> _Table:
         """Least time of blocks from level to level to receive and send what fronts cut."""

@@ -156,7 +156,7 @@ def _wait(
 @compiled
 def _through(
     spare: int,
-    own_rest: int,
+    rest_of_node: int,
     by_start: IntArray,
     rank: IntArray,
     count: int,
@@ -170,7 +170,7 @@ def _through(
         if rank[i] < count:
             u = by_start[i]
             time, none = max(time, early[u]) + work[u] + rest[u], False
-    return time if none or spare == 0 else time - (spare - own_rest)
+    return time if none or spare == 0 else time - (spare - rest_of_node)
 
 
 @compiled

@@ -279,16 +279,16 @@ def chain_exists(
             for place in range(free_states):
                 if j == 0 and (place > 0 or vector < vectors - 1):
                     continue
-                own, free, offset = -1, 0, 1
+                stage, free, offset = -1, 0, 1
                 for s in range(types):
                     if place >= offset and place < offset + devices[s]:
-                        own, free = s, place - offset
+                        stage, free = s, place - offset
                     offset += devices[s]
                 step, offset = 1, 1
                 for s in range(types):
                     for begins in range(2):
                         room_for = devices[s] if begins else free
-                        if (begins and left[s] == 0) or (not begins and s != own):
+                        if (begins and left[s] == 0) or (not begins and s != stage):
                             continue
                         hop = 0
                         if j > 0:

@@ -131,8 +131,8 @@ def _misshapen_chain(question: DeploymentInstance, chain: StatedChain, place: st
     if question.uniform and len({row[2] for row in chain.stages}) > 1:
         yield f"{place}.stages: their degrees differ"
     single = question.objective == "latency"
-    most = 1 if single or question.runtime in _ONE_BATCH else 4096
-    if not 1 <= chain.batch <= (1 if single else question.batch) or not 1 <= chain.batches <= most:
+    limit = 1 if single or question.runtime in _ONE_BATCH else 4096
+    if not 1 <= chain.batch <= (1 if single else question.batch) or not 1 <= chain.batches <= limit:
         yield f"{place}: {chain.batches} batches of {chain.batch} sequences are not allowed"
     if not len(chain.weight_bytes) == len(chain.cache_bytes) == len(chain.stages):
         yield f"{place}: weight_bytes and cache_bytes are not {len(chain.stages)} numbers"
@@ -316,12 +316,12 @@ def _device_seconds(question: DeploymentInstance, stages: ExactStages, clock: Cl
     Sizes of batches are taken in ranges: a batch of a range takes at least the time of its smallest size, and makes at
     most as many tokens as its largest.
     """
-    most = 1 if question.objective == "latency" else question.batch
+    limit = 1 if question.objective == "latency" else question.batch
     fastest = [Fraction(0)] * len(question.servers)
     small = 1
-    while small <= most:
+    while small <= limit:
         clock.raise_if_late()
-        large = max(small, min(most, small + small // 16 - 1))
+        large = max(small, min(limit, small + small // 16 - 1))
         times = stages.times(small)
         for s in range(len(fastest)):
             work = min(t * int(times[s, d, -1]) for d, t in enumerate(question.degrees))

@@ -57,11 +57,11 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
         return
     params, shared = _params(operators, layer, chain.n)
     fixed, states = [*map(Fraction, source.constant.tolist())], _sums(operators.state_bytes.tolist(), layer, chain.n)
-    held = [batches(stated) * size for size in fixed]
+    caches = [batches(stated) * size for size in fixed]
     columns = {
         **_works_of_kinds(stated, source.works, layer),
         "chain.graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
-        "chain.graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, params, held)]),
+        "chain.graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, params, caches)]),
         "chain.graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
         "chain.need": (stated.instance.needs.tolist(), _needs(operators, layer, chain.n)),
         "token_bytes": (
@@ -238,7 +238,7 @@ def caches_of(stated: StatedServing, stage: LayerRange) -> list[tuple[float, flo
     return [(stated.token_bytes[v], stated.window[v]) for v in range(stage.first, stage.end)]
 
 
-def held(stated: StatedServing, caches: list[tuple[float, float]], context: int) -> list[Fraction]:
+def resident_bytes(stated: StatedServing, caches: list[tuple[float, float]], context: int) -> list[Fraction]:
     """Bytes of the first 0, 1, … caches of all batches in flight at a context."""
     layer_bytes = (Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches)
     return [batches(stated) * size for size in accumulate(layer_bytes, initial=Fraction(0))]
@@ -246,7 +246,7 @@ def held(stated: StatedServing, caches: list[tuple[float, float]], context: int)
 
 def holds(stated: StatedServing, stage: LayerRange, context: int) -> bool:
     """Whether a stage has room for a context."""
-    return held(stated, caches_of(stated, stage), context)[-1] <= stage.room
+    return resident_bytes(stated, caches_of(stated, stage), context)[-1] <= stage.room
 
 
 def context_of(stated: StatedServing, stage: LayerRange) -> float:
@@ -297,8 +297,8 @@ class _FrontVerdict(Verdict):
         lines = [("front", f"{self.standing}, computed anew; that no cut beats one is proved again")]
         assert isinstance(self.certificate, StatedServing)
         if self.certificate.in_flight is None:
-            most = self.certificate.instance.k
-            lines.append(("caches", f"contexts count those of one batch in flight, and the speed needs up to {most}"))
+            stages = self.certificate.instance.k
+            lines.append(("caches", f"contexts count those of one batch in flight, and the speed needs up to {stages}"))
         if self.rests_on_trust:
             lines.append(("TRUSTED", "need and token_bytes: the file does not hold the operators of the decoder"))
         return lines
@@ -484,14 +484,16 @@ def _reaches(
 ) -> bool:
     """Whether some cut has room for a context and takes less than `below` per batch."""
     n, waits = exact.n, stated.waits
-    caches = held(stated, [*zip(stated.token_bytes.tolist(), stated.window.tolist(), strict=True)], int(context))
+    caches = resident_bytes(
+        stated, [*zip(stated.token_bytes.tolist(), stated.window.tolist(), strict=True)], int(context)
+    )
     able: list[list[LayerRange]] = [[] for _ in stages]
     for t, row in enumerate(stages):
         for _, begun in groupby(row, lambda stage: stage.first):
             clock.raise_if_late()
             of_first = list(begun)  # longer ones hold more, and have less room
-            most = bisect_left(of_first, True, key=lambda stage: caches[stage.end] - caches[stage.first] > stage.room)
-            able[t] += [stage for stage in of_first[:most] if below is None or stage.cost < below]
+            count = bisect_left(of_first, True, key=lambda stage: caches[stage.end] - caches[stage.first] > stage.room)
+            able[t] += [stage for stage in of_first[:count] if below is None or stage.cost < below]
     if stated.instance.is_alike:
         unit, rules = exact.scales[0].unit, _Rules(stated)
         steps: list[list[tuple[LayerRange, int]]] = [[] for _ in range(n + 1)]

@@ -183,10 +183,10 @@ def _paired_steps(instance: Instance, rates: FloatArray, listed: _Ideals) -> Rat
     others at the fastest.
     """
     (inside, node, parent), tensors = listed, instance.graph.tensors
-    known, last = node >= 0, np.where(np.count_nonzero(node >= 0, axis=1) == 1, node[:, 0], -1)
+    is_node, last = node >= 0, np.where(np.count_nonzero(node >= 0, axis=1) == 1, node[:, 0], -1)
     first = np.full(len(inside), -1)
-    first[parent[known]] = node[known]
-    first[np.bincount(parent[known], minlength=len(inside)) != 1] = -1
+    first[parent[is_node]] = node[is_node]
+    first[np.bincount(parent[is_node], minlength=len(inside)) != 1] = -1
     still, all_received, all_sent = _steps(instance, *listed, still=True), *_moved(instance, *listed)
     received, sent = np.zeros_like(all_received), np.zeros_like(all_sent)
     for maker, size, *ends in zip(tensors.producer, tensors.bytes, tensors.start[:-1], tensors.start[1:], strict=True):

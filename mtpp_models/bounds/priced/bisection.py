@@ -56,7 +56,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
         return Result(BISECTION, instance, start, Bound(floor, "simple"))
     question, prices = halved(instance)
     goal = ceiling = halves * upper * (1 - _BELOW)
-    base = halves * max(floor, min(controls.known, upper), _NEGLIGIBLE * upper)
+    base = halves * max(floor, min(controls.lower, upper), _NEGLIGIBLE * upper)
     overflow = LeastOverflow.of(question, goal)
     tree = BlockTree(question, prices, goal, Deadline.after(0.0), threads=controls.options.threads)
     proofs, best = Proofs(), start

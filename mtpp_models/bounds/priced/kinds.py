@@ -265,7 +265,7 @@ class PricesOfKinds:
         self._ceiling = min(self._ceiling, upper)
         rise = _RISE
         for _ in range(_ATTEMPTS):
-            base = max(self._value, min(controls.known, self._ceiling * (1 - _NEARLY)))
+            base = max(self._value, min(controls.lower, self._ceiling * (1 - _NEARLY)))
             if base >= upper * (1 - PROOF_TOLERANCE):
                 return self._value >= upper * (1 - PROOF_TOLERANCE)
             if deadline.passed or deadline.left < _SHORTEST or self._ceiling <= self._value * (1 + PROOF_TOLERANCE):

@@ -157,7 +157,7 @@ class _Climb:
         """Raise the bound until time is up; return whether it cannot be raised further."""
         search, deadline, watch = self._search, controls.deadline, Stopwatch()
         search.learn(start)
-        self._proved = max(self._proved, controls.known)
+        self._proved = max(self._proved, controls.lower)
         self._ceiling = min(self._ceiling, start.bottleneck)
         if self._goal is None:
             _converge(search, _FIRST_ROUNDS, _CONVERGED, deadline.share(_FIRST))

@@ -91,7 +91,7 @@ class QuickPrices:
             self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
             self._proofs = Proofs()
         watch, proofs = Stopwatch(), self._proofs
-        lower = max(floor, min(controls.known, upper))
+        lower = max(floor, min(controls.lower, upper))
         if not self._climbs[0].value and (dearest := _dearest(instance, lower, upper, deadline.share(_FOR_A_NODE))):
             proofs.add(*dearest)
             controls.report(Progress(PRICED_QUICK, watch.passed, None, proofs.highest, None))

@@ -178,8 +178,8 @@ def test_layers_that_attend_to_all_may_have_sizes_of_their_own():
     assert records[0] == records[1] == records[2]
     record, doubts = records[0]
     window, full = (layer.mixers[0] for layer in record.layers)
-    assert (window.width, window.key_heads, window.own_values, window.window) == (16, 4, True, 512)
-    assert (full.width, full.key_heads, full.own_values, full.window) == (32, 1, False, None)
+    assert (window.width, window.key_heads, window.separate_values, window.window) == (16, 4, True, 512)
+    assert (full.width, full.key_heads, full.separate_values, full.window) == (32, 1, False, None)
     assert doubts == []
 
 

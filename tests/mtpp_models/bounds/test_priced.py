@@ -144,7 +144,7 @@ def test_a_bound_that_others_state_is_a_place_to_begin_and_no_proof(factor: floa
     instance = Instance(regal_style("erdos-renyi", 9, seed=1), Platform(3, 1.0))
     best = best_partition(instance)
     options = SolveOptions(time_limit=2, seed=1)
-    bound = solve(instance, "priced", options, start=best, known=factor * best.bottleneck).bound
+    bound = solve(instance, "priced", options, start=best, lower=factor * best.bottleneck).bound
     assert bound is not None
     assert simple(instance) <= bound.value <= best.bottleneck * (1 + 1e-9)
 

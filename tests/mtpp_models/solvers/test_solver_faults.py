@@ -220,7 +220,7 @@ def test_a_lie_that_a_later_partition_shows_is_dropped(small: Instance, monkeypa
     assert "(exact, trusted from liar 1)" in lied.summary()
     assert "(exact, trusted from liar 1)" in repr(lied)
     faults: list[SolverNotAvailableError] = []
-    result = certify(small, SolveOptions(time_limit=20, solver="liar"), known=[lied], on_fault=faults.append)
+    result = certify(small, SolveOptions(time_limit=20, solver="liar"), earlier=[lied], on_fault=faults.append)
     assert result.bound is not None
     assert result.bound.value <= truth.partition.bottleneck * (1 + 1e-9)
     assert "against an answer" in str(faults[0])
