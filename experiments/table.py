@@ -138,12 +138,12 @@ def table(
 
         return make_measured_tables(report)
     if targets == ["serving"] and not quick:
-        from experiments.studies.serving.tables import make_serving_tables
+        from experiments.studies.serving.study import make_serving_tables
 
         with running.workers() as workers:
             return make_serving_tables(workers, report)
     if targets == ["unlike"] and not quick:
-        from experiments.studies.unlike.tables import make_unlike_tables
+        from experiments.studies.unlike import make_unlike_tables
 
         with running.workers() as workers:
             return make_unlike_tables(workers, report)
@@ -152,8 +152,7 @@ def table(
 
         return make_peer_tables(report, running.words["jobs"], quick=quick)
     if targets == ["placeto"]:
-        from experiments.studies.placeto.jobs import QUICK_NETWORKS, NetworkBudget
-        from experiments.studies.placeto.tables import make_placeto_tables
+        from experiments.studies.placeto import QUICK_NETWORKS, NetworkBudget, make_placeto_tables
 
         with running.workers() as workers:
             return make_placeto_tables(QUICK_NETWORKS if quick else NetworkBudget(), workers, report)

@@ -24,8 +24,7 @@ from experiments.studies.papers.training import (
     training_questions,
 )
 from experiments.studies.papers.verdicts import Claim, Measured, PaperNumber, comparison, judge_item, numbers
-from experiments.studies.placeto.jobs import jobs_of
-from experiments.studies.placeto.tables import placeto_sections, plot_curves
+from experiments.studies.placeto import jobs_of, placeto_sections, plot_curves
 from experiments.studies.report import Finding, Report, Section, write_sections
 from experiments.studies.spp.tables import cells, plot_cells, table_iii_sections
 from heuristics.placement.placeto import require_torch

@@ -11,8 +11,18 @@ import pandas as pd
 
 from experiments.studies.papers.plan import Row
 from experiments.studies.papers.verdicts import Measured, PaperNumber, Part, percent_above, value_of
-from experiments.studies.placeto.jobs import CELLS, NETWORKS, QUICK_NETWORKS, Cell, NetworkBudget
-from experiments.studies.placeto.tables import against, answer_of, best_of, design_times, orders_of
+from experiments.studies.placeto import (
+    CELLS,
+    NETWORKS,
+    QUICK_NETWORKS,
+    Cell,
+    NetworkBudget,
+    against,
+    answer_of,
+    best_of,
+    design_times,
+    orders_of,
+)
 from experiments.studies.spp.jobs import (
     CALIBRATION,
     STAGES,

@@ -11,9 +11,8 @@ import pytest
 from command_line import assert_misuse
 
 import experiments
-from experiments.studies.placeto import jobs as placeto_jobs
-from experiments.studies.placeto.jobs import CELLS, DESIGNS, Curve, NetworkBudget, jobs_of
-from experiments.studies.placeto.tables import placeto_sections
+from experiments.studies import placeto as placeto_study
+from experiments.studies.placeto import CELLS, DESIGNS, Curve, NetworkBudget, jobs_of, placeto_sections
 from experiments.studies.report import Report
 from instances.graph.tensors import IntArray
 from instances.placement.problem import PlacementInstance
@@ -84,13 +83,13 @@ def test_a_curve_keeps_what_is_better() -> None:
 
 def test_orders_to_place_in_are_not_those_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     job = next(job for job in jobs_of(LEAST) if job.options.get("planner"))
-    drawn, draw = [], placeto_jobs._orders
+    drawn, draw = [], placeto_study._orders
 
     def orders(instance: PlacementInstance, first: int, count: int) -> list[IntArray]:
         drawn.append(range(first, first + count))
         return draw(instance, first, count)
 
-    monkeypatch.setattr(placeto_jobs, "_orders", orders)
+    monkeypatch.setattr(placeto_study, "_orders", orders)
     assert job.run()["error"] is None
     assert drawn == [range(LEAST.orders), range(LEAST.orders, 2 * LEAST.orders)]
 
@@ -102,7 +101,7 @@ def test_the_least_of_training_end_to_end(tmp_path: Path, monkeypatch: pytest.Mo
     report = Report(tmp_path / "runs.jsonl", quiet=True)
     with this_process() as workers:
         made = report.make_runs([*jobs.values(), planner], workers)
-        monkeypatch.setattr(placeto_jobs.NetworkJob, "run", None)
+        monkeypatch.setattr(placeto_study.NetworkJob, "run", None)
         again = report.make_runs([*jobs.values(), planner], workers)
     assert [found["key"] for found in again] == [found["key"] for found in made]
     assert [found["error"] for found in made] == [None] * len(made)

@@ -11,8 +11,18 @@ import pandas as pd
 import pytest
 
 from experiments.studies.report import Report
-from experiments.studies.serving.jobs import DEFAULT_RULES, ServingJob, hybrids, jobs_of, served
-from experiments.studies.serving.tables import context_ratio, make_serving_tables, ollama_12010, time_ratio, vllm_6920
+from experiments.studies.serving.study import (
+    DEFAULT_RULES,
+    ServingJob,
+    context_ratio,
+    hybrids,
+    jobs_of,
+    make_serving_tables,
+    ollama_12010,
+    served,
+    time_ratio,
+    vllm_6920,
+)
 from instances import Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
 from instances.runtimes import RUNTIMES

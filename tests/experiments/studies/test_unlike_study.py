@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 
 from experiments.studies.report import Report
-from experiments.studies.unlike.jobs import CLUSTERS, NETWORKS, PHASES, RULES, divided, flow_jobs, unlike_jobs
-from experiments.studies.unlike.tables import make_unlike_tables, ratio_of
+from experiments.studies.unlike import (
+    CLUSTERS,
+    NETWORKS,
+    PHASES,
+    RULES,
+    divided,
+    flow_jobs,
+    make_unlike_tables,
+    ratio_of,
+    unlike_jobs,
+)
 from mtpp.runs.workers import this_process
 
 SMALL = {

@@ -1,1 +1,0 @@
-"""Rules of thumb for devices that are not alike over proved optima, and published clusters."""
