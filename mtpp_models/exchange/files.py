@@ -29,8 +29,7 @@ from mtpp_models.planning.models import FORMS
 from mtpp_models.planning.solve import BuiltReplication, build_replication
 from mtpp_models.registry import Model, find_model
 from mtpp_models.solvers.interface import Controls, SolveOptions, Termination
-from mtpp_models.solvers.labels import Labels
-from mtpp_models.solvers.modeling import pyo
+from mtpp_models.solvers.modeling import Labels, pyo
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Models for use in Python: built for a question, for rows of one's own and any solver of Pyomo, and read back.

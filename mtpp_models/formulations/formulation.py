@@ -18,8 +18,7 @@ from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
-from mtpp_models.solvers.labels import Labels
-from mtpp_models.solvers.modeling import NumericExpression, pyo, standard_form
+from mtpp_models.solvers.modeling import Labels, NumericExpression, pyo, standard_form
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Linear relaxations of models: their values, points and duals.

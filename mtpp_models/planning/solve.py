@@ -23,8 +23,7 @@ from instances.system.processes import catch_interrupt
 from mtpp_models.planning.bounds import COVERED, iteration_bound, least_z_on_servers
 from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
-from mtpp_models.solvers.labels import Labels
-from mtpp_models.solvers.modeling import pyo
+from mtpp_models.solvers.modeling import Labels, pyo
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Solve the replication problem along an order of the devices with any solver, and keep only what is proved.

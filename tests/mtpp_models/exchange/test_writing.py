@@ -15,8 +15,7 @@ from instances.json_files import read_json
 from instances.random_graphs import regal_style
 from mtpp_models import MODELS, Formulation, ScaledInstance, build, solve, write_model
 from mtpp_models.exchange.files import builders
-from mtpp_models.solvers.labels import Labels
-from mtpp_models.solvers.modeling import pyo
+from mtpp_models.solvers.modeling import Labels, pyo
 
 # What LP files allow, less what some solver does not; CBC takes 100 characters, with what Pyomo adds to a row.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,92}")
