@@ -14,12 +14,7 @@ import numpy as np
 from instances.devices import Cluster, cluster_from_document
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.json_files import (
-    CHAIN_FORMAT,
-    parse_json,
-    read_json,
-    read_text,
-)
+from instances.json_files import CHAIN_FORMAT, parse_json, read_json, read_text
 from instances.planning.chains import collapse
 from instances.planning.operations import BACKWARD, FORWARD, INPUT, KINDS, Moments, Pass
 from instances.planning.plan import Plan

@@ -14,14 +14,7 @@ from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import IntArray
 from instances.records import written
 from instances.serving.costs import costs_of
-from instances.serving.problem import (
-    MOST_BATCH,
-    PICO,
-    DeploymentInstance,
-    StatedAnswer,
-    StatedChain,
-    StatedSite,
-)
+from instances.serving.problem import MOST_BATCH, PICO, DeploymentInstance, StatedAnswer, StatedChain, StatedSite
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,7 @@ from instances.planning.grid import GridInstance, Servers
 from instances.planning.problem import TrainingInstance
 from instances.serving.problem import DeploymentInstance
 from mtpp.questions.grid import GridWords, cluster_of
-from mtpp.questions.partitioning import (
-    Blocks,
-    Rules,
-    bandwidth_of,
-    counts_of,
-    devices_of,
-    rules_of,
-    runtime_rules,
-)
+from mtpp.questions.partitioning import Blocks, Rules, bandwidth_of, counts_of, devices_of, rules_of, runtime_rules
 from mtpp.questions.planning import PlanStepWords, load_cluster
 from mtpp.questions.serving import ServersLike, TrafficWords, degrees_of, priced, servers_of
 from mtpp.questions.words import LIMITS, MACHINES, Word, without_defaults, words_of

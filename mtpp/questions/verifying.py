@@ -24,11 +24,7 @@ from instances.runtimes.layers import LayerStack
 from instances.runtimes.serving import serving_chain, without_scores
 from instances.serving.problem import DeploymentInstance
 from mtpp.questions.grid import GridWords, question_like
-from mtpp.questions.partitioning import (
-    runtime_of,
-    runtime_rules,
-    works_of_kinds,
-)
+from mtpp.questions.partitioning import runtime_of, runtime_rules, works_of_kinds
 from mtpp.questions.placement import ClusterWords, FlowLike, flow_instance, placement_works
 from mtpp.questions.planning import PlanningWords, PlanStepWords, TrainedStepWords, TrainingWords
 from mtpp.questions.planning import question_like as plan_like

@@ -29,16 +29,7 @@ from instances.results import LP_SUFFIX, STATED, exceeds
 from instances.system.files import syntax_tree
 from mtpp.certifying.loop import Method as LoopMethod
 from mtpp.runs.code_hash import code_hash, module_of, sources_of
-from mtpp.runs.method_process import (
-    MethodAnswer,
-    ModelKind,
-    Place,
-    Task,
-    ask_here,
-    ask_process,
-    is_model,
-    kind_of,
-)
+from mtpp.runs.method_process import MethodAnswer, ModelKind, Place, Task, ask_here, ask_process, is_model, kind_of
 from mtpp.runs.sources import PROJECT, Homes, home_of, parse_module
 from mtpp_models import MODELS
 from mtpp_models.formulations.formulation import Formulation

@@ -19,14 +19,7 @@ from instances.architectures.transformers import Encoder
 from instances.errors import InputError, UnknownLayersError, check_one_of
 from instances.json_files import Value
 from instances.planning.grid.configurations import MOST_LAYERS
-from instances.readers.huggingface.record import (
-    Attention,
-    Decoder,
-    Experts,
-    FeedForward,
-    LatentAttention,
-    Layer,
-)
+from instances.readers.huggingface.record import Attention, Decoder, Experts, FeedForward, LatentAttention, Layer
 from instances.records import By, read, written
 
 

@@ -16,15 +16,7 @@ from instances.json_files import Value
 from mtpp.verification.flow.enumeration import excludes_all
 from mtpp.verification.flow.question import ExactFlow, Turns, exact_flow
 from mtpp.verification.flow.weights import excludes, excludes_by_prices, excludes_with_hubs
-from mtpp.verification.verdict import (
-    Check,
-    Clock,
-    Limits,
-    Verdict,
-    as_float,
-    unequal,
-    verdict_of,
-)
+from mtpp.verification.verdict import Check, Clock, Limits, Verdict, as_float, unequal, verdict_of
 
 # Check the certificate of a flow in exact rational numbers: the flow of its intervals, and its bounds.
 

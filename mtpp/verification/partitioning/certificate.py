@@ -13,13 +13,7 @@ from instances.json_files import Value
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Certificate, Stated, StatedImpossible, certificate_from_document
-from mtpp.verification.partitioning.costs import (
-    bottleneck,
-    fault_of_devices,
-    faults_of_stages,
-    find_breach,
-    find_fault,
-)
+from mtpp.verification.partitioning.costs import bottleneck, fault_of_devices, faults_of_stages, find_breach, find_fault
 from mtpp.verification.partitioning.cuts import CutBound, block_bound, halves_bound, read_tree, tree_bound
 from mtpp.verification.partitioning.exact_instance import (
     ENDS,
