@@ -56,24 +56,25 @@ class Reasons:
 
 
 def _explains(
-    say: Callable[[Result[Any, Any]], Iterator[str]],
+    say: Callable[[Result[Any, Any], Any], Iterator[str]],
 ) -> Callable[..., tuple[Reasons, bool]]:
-    """Make of a function that yields sentences a function that returns `Reasons`, and False: it is not interrupted."""
+    """Make a function of a result, which returns `Reasons` and False, as it is not interrupted.
+
+    `say` yields the sentences for a result and its answer.
+    """
 
     @wraps(say)
     def explain(result: Result[Any, Any], *_: Any) -> tuple[Reasons, bool]:
         if result.answer is None:
             raise InputError(f"{result.instance.label}: there is no answer to explain; give one.")
-        return Reasons(result, tuple(say(result))), False
+        return Reasons(result, tuple(say(result, result.answer))), False
 
     return explain
 
 
 @_explains
-def explain_plan(result: Result[TrainingInstance, Iteration]) -> Iterator[str]:
+def explain_plan(result: Result[TrainingInstance, Iteration], iteration: Iteration) -> Iterator[str]:
     """Explain a plan: its slowest stage or channel, the filling of the pipeline, the memory."""
-    iteration = result.answer
-    assert iteration is not None
     yield _ratio(result, covered_by_plans)
     for schedule in iteration.schedules:
         plan, span = schedule.plan, schedule.makespan
@@ -108,10 +109,8 @@ def _devices(plan: Plan, n: int) -> str:
 
 
 @_explains
-def explain_grid(result: Result[GridInstance, GridPlan]) -> Iterator[str]:
+def explain_grid(result: Result[GridInstance, GridPlan], plan: GridPlan) -> Iterator[str]:
     """Explain a plan for a global batch: its slowest group, idle times, the memory."""
-    plan = result.answer
-    assert plan is not None
     yield _ratio(result, covered_in_grid)
     of_stages = plan.microbatches * (plan.forward_time + plan.backward_time)
     groups = np.bincount(np.arange(plan.stages) % plan.groups, of_stages, plan.groups)
@@ -128,10 +127,8 @@ def explain_grid(result: Result[GridInstance, GridPlan]) -> Iterator[str]:
 
 
 @_explains
-def explain_placement(result: Result[PlacementInstance, Placement]) -> Iterator[str]:
+def explain_placement(result: Result[PlacementInstance, Placement], placement: Placement) -> Iterator[str]:
     """Explain a placement: the busiest device, the busiest bus, the longest path, the memory."""
-    placement = result.answer
-    assert placement is not None
     instance, times, step = placement.instance, placement.timeline, placement.step_time
     yield _ratio(result)
     busy = np.bincount(placement.device, times.end - times.start, instance.devices)
@@ -153,10 +150,8 @@ def explain_placement(result: Result[PlacementInstance, Placement]) -> Iterator[
 
 
 @_explains
-def explain_flow(result: Result[FlowInstance, FlowAnswer]) -> Iterator[str]:
+def explain_flow(result: Result[FlowInstance, FlowAnswer], answer: FlowAnswer) -> Iterator[str]:
     """Explain a flow: devices and links at their limits, and layers on few devices."""
-    answer = result.answer
-    assert answer is not None
     instance, rate = answer.instance, "requests/s"
     bound = result.bound
     if bound is not None and bound.value > 0:
@@ -194,10 +189,8 @@ def _interval(answer: FlowAnswer, i: int) -> str:
 
 
 @_explains
-def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
+def explain_front(result: Result[ServingInstance, Front], front: Front) -> Iterator[str]:
     """Explain the chosen cut of a front: its slowest stage, and the stage that limits the context."""
-    front = result.answer
-    assert front is not None
     point, partition, unit = front.chosen, front.partition, front.instance.time_unit
     yield (
         f"No cut is faster than {time_in_words(front.cost, unit)} a batch, and none of {len(front.points)} is beaten "
@@ -226,10 +219,9 @@ def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
 
 
 @_explains
-def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterator[str]:
+def explain_deployment(result: Result[DeploymentInstance, Deployment], answer: Deployment) -> Iterator[str]:
     """Explain a deployment: its bound, and each chain's slowest stage and fullest device."""
-    answer, bound = result.answer, result.bound
-    assert answer is not None
+    bound = result.bound
     question, rate = answer.instance, figures(answer.rate, "tokens/s")
     at_most = "".join(f", {name} at most {time_in_words(value, 's')}" for name, value in question.limits.items())
     context = f"a context of {float(question.context):g} tokens in the mean"
@@ -301,11 +293,9 @@ def _listed(words: Sequence[str]) -> str:
 _CUTS = 0.2
 
 
-def explain(
-    partition: Partition,
+def explain_partition(
+    result: Result,
     options: SolveOptions,
-    *,
-    stated: Sequence[Bound] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> tuple[Findings, bool]:
@@ -313,10 +303,10 @@ def explain(
 
     Parameters
     ----------
+    result : Result
+        With the partition, and perhaps a bound that counts as stated. If that equals the bottleneck, none is proved.
     options : SolveOptions
         The time limit is for everything together.
-    stated : sequence of Bound
-        Bounds stated in a file, none above the bottleneck. If one equals the bottleneck, no bound is proved here.
     on_progress, on_fault : callable, optional
         As for `certify`.
 
@@ -327,12 +317,16 @@ def explain(
 
     Raises
     ------
-    InputError, SolverNotAvailableError
+    InputError
+        If there is no partition, or the bound is above its cost; or as `certify`.
+    SolverNotAvailableError
         As `certify`.
     """
+    partition, best = result.partition, result.bound
+    if partition is None:
+        raise InputError(f"{result.method} found no partition, so that there is nothing to explain; give one.")
     fits = partition.bottleneck < math.inf
-    bounds, certified = list(stated), Result("given", partition.instance, partition if fits else None)
-    best = max(bounds, key=lambda bound: bound.value, default=None)
+    certified = Result("given", partition.instance, partition if fits else None)
     if best is None or _is_more(partition.bottleneck, best.value):
         limited = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
         start = partition if fits else None
@@ -359,25 +353,6 @@ def explain(
 def _is_more(cost: float, other: float) -> bool:
     """Whether a cost is larger by more than the tolerance."""
     return cost > other * (1 + PROOF_TOLERANCE)
-
-
-def explain_partition(
-    result: Result,
-    options: SolveOptions,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-) -> tuple[Findings, bool]:
-    """Explain the partition of a result as `explain` does; its bound counts as stated.
-
-    Raises
-    ------
-    InputError
-        If there is no partition, or the bound is above its cost.
-    """
-    if result.partition is None:
-        raise InputError(f"{result.method} found no partition, so that there is nothing to explain; give one.")
-    stated = [] if result.bound is None else [result.bound]
-    return explain(result.partition, options, stated=stated, on_progress=on_progress, on_fault=on_fault)
 
 
 # Sentences that explain a partition, one function each; every number follows from the definitions.

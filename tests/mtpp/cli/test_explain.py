@@ -16,8 +16,8 @@ from forging import forgeries, write
 from hypothesis import HealthCheck, given, settings
 from strategies import partitions
 
-from instances import Bound, ComputationGraph, Instance, Partition, Platform
-from mtpp.certifying.explain import explain, sentences
+from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
+from mtpp.certifying.explain import explain_partition, sentences
 from mtpp.cli.main import main
 from mtpp_models import SolveOptions
 
@@ -153,7 +153,7 @@ def test_a_missing_graph_is_asked_for(folder: Path, capsys: pytest.CaptureFixtur
 def test_what_is_known_is_true(partition: Partition) -> None:
     """Bounds hold for the best partition, and a better one is better; each sentence is one line."""
     best = best_partition(partition.instance)
-    found, interrupted = explain(partition, SolveOptions(time_limit=5.0))
+    found, interrupted = explain_partition(Result("given", partition.instance, partition), SolveOptions(time_limit=5.0))
     assert not interrupted
     assert found.bound is not None
     assert found.bound.value <= best.bottleneck * (1 + 1e-9)
@@ -170,7 +170,8 @@ def test_what_is_known_is_true(partition: Partition) -> None:
 def test_the_unit_of_time_changes_no_sentence_but_its_numbers(scale: float) -> None:
     def said(unit: float) -> list[str]:
         graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3)], np.array([3, 1, 2, 2]) * unit, [1, 2, 1, 0])
-        found, _ = explain(Partition(Instance(graph, Platform(2, 1 / unit)), [0, 0, 1, 1]), SolveOptions())
+        partition = Partition(Instance(graph, Platform(2, 1 / unit)), [0, 0, 1, 1])
+        found, _ = explain_partition(Result("given", partition.instance, partition), SolveOptions())
         return [re.sub(r"[\d.]+ [mµ]?s\b", "time", sentence) for sentence in sentences(found)]
 
     assert any("minimum cut" in sentence for sentence in said(1.0))
@@ -179,9 +180,9 @@ def test_the_unit_of_time_changes_no_sentence_but_its_numbers(scale: float) -> N
 
 def test_a_stated_optimum_needs_no_proof(folder: Path) -> None:
     graph = ComputationGraph.from_edges([(0, 1)], [1, 1], [0, 0])
-    found, _ = explain(
-        Partition(Instance(graph, Platform(2, 1.0)), [0, 1]), SolveOptions(), stated=[Bound(1.0, "simple")]
-    )
+    partition = Partition(Instance(graph, Platform(2, 1.0)), [0, 1])
+    result = Result("given", partition.instance, partition, Bound(1.0, "simple"))
+    found, _ = explain_partition(result, SolveOptions())
     assert found.stated
     assert (
         next(iter(sentences(found)))
