@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from instances.certificates import KINDS, PARTITION, SOLVER_NAMES, bound_members, recheck
 from instances.deadline import COMPILE, Stopwatch, processor_seconds
 from instances.errors import FalseCertificateError, InputError
 from instances.graph.display import Displayed, Rows, figures
@@ -533,3 +534,31 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
         notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
         moments=_one_after_another(result.moments for result in results),
     )
+
+
+# Bounds as members of files.
+
+
+def bound_document(answer: Result[Any, Any]) -> dict[str, Any]:
+    """The bound of an answer, with what a check of it needs."""
+    bound = answer.bound
+    assert bound is not None
+    solver, _, version = (answer.solver or "").partition(" ")
+    origin = {"solver": solver or None, "version": version or None, "seconds": answer.spent}
+    return bound_members(bound.method, bound.value, bound.witness, _methods_of(answer), **origin)
+
+
+def check_names(answer: Result[Any, Any]) -> None:
+    """Refuse a bound of a method or a solver that readers of files do not know, by an `InputError`."""
+    assert answer.bound is not None
+    solver = (answer.solver or "").partition(" ")[0]
+    if recheck(answer.bound.method, _methods_of(answer)) is None:
+        raise InputError(f"A certificate cannot hold a bound of {answer.bound.method!r}; name a model of the registry.")
+    if solver and solver not in SOLVER_NAMES:
+        raise InputError(f"A certificate cannot hold a bound of {solver!r}; solvers are {', '.join(SOLVER_NAMES)}.")
+
+
+def _methods_of(answer: Result[Any, Any]) -> str:
+    """Name of the problem whose bound methods apply to the answer's question."""
+    question = answer.instance
+    return KINDS if question.problem == PARTITION and not question.is_alike else str(question.problem)

@@ -25,9 +25,9 @@ from instances import Bound, Instance, Partition, Result, combine
 from instances.deadline import Deadline, processor_seconds
 from instances.errors import said
 from instances.partitioning.symmetry import families, reduce_instance
+from instances.results import bound_document
 from instances.system.processes import GRACE, catch_interrupt, end_programs
 from mtpp.certifying.loop import Loop, Method, Turn, best_of_each_method, ignore
-from mtpp.certifying.writing import bound_document
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals

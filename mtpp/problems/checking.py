@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from instances.certificates import ANSWER_FORMAT, Envelope, answer_document, has_bounds, refuse_earlier
 from instances.deadline import Deadline
 from instances.errors import InputError, word
 from instances.json_files import Value
-from instances.results import Result, combine
-from mtpp.certifying.writing import bound_document, check_names
+from instances.partitioning.memory import find_infeasibility
+from instances.records import written
+from instances.results import Result, bound_document, check_names, combine
 from mtpp.problems.registry import OF_SOLVERS, PROBLEMS, Problem
 from mtpp.questions.statements import StatementWords, other_question
 from mtpp.questions.verifying import Comparisons, UserGraph, UserGraphWords, VerifyWords, without_graph
@@ -21,6 +22,9 @@ from mtpp.versions import package_version
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from instances.flow.answer import FlowAnswer
+    from instances.planning import Iteration
 
 # Files, pictures and sentences of results of all problems.
 
@@ -112,6 +116,54 @@ def certificate_document(answers: Sequence[Result[Any, Any]]) -> dict[str, Any]:
         impossible=impossible,
         provenance=origin | {name: text for name, text in people.items() if text},
     )
+
+
+def state_plan(answer: Iteration) -> dict[str, Any]:
+    """A plan as a member of a file; an `InputError` for several pipelines side by side."""
+    from instances.planning.plan_files import plan_document
+
+    if answer.plan is None:
+        raise InputError(f"{answer.instance.label}: several pipelines side by side are no plan; use another planner.")
+    (timeline,) = answer.schedules
+    return plan_document(timeline)
+
+
+def state_flow(answer: FlowAnswer) -> dict[str, Any]:
+    """A flow as a member of a file."""
+    from instances.flow.problem import FlowMembers, GroupMembers
+
+    intervals = {name: (begin, end) for name, (begin, end) in answer.document().items()}
+    groups = tuple(
+        GroupMembers(
+            turns.in_flight,
+            turns.tick,
+            {answer.instance.devices[i]: int(turns.sizes[i]) for i in turns.members.nonzero()[0].tolist()},
+        )
+        for turns in answer.turns
+    )
+    return written(FlowMembers(intervals, answer.flow, groups))
+
+
+def without_partition(result: Result) -> dict[str, Any] | None:
+    """JSON members: why there is no partition, with a proof if one is known; None if a partition may exist."""
+    if result.impossible is None:
+        return None
+    infeasibility = find_infeasibility(result.instance)
+    proof = None if infeasibility is None else infeasibility.proof
+    sources = [part for part in result.parts or (result,) if part.impossible is not None]
+    by_ideals = result.instance.fit or not result.instance.is_alike
+    if proof is None and by_ideals and any(part.solver is None for part in sources):
+        proof = {"kind": "ideals"}
+    return {"reason": result.impossible, "proof": proof}
+
+
+def bounds_alone(result: Result[Any, Any]) -> None:
+    """Do nothing: files with bounds and without an answer are allowed."""
+
+
+def needs_answer(result: Result[Any, Any]) -> NoReturn:
+    """Refuse to write a file without an answer, by an `InputError`."""
+    raise InputError(f"{result.instance.label}: {result.impossible or 'there is no answer to write.'}")
 
 
 def result_figure(result: Result[Any, Any]) -> Figure:

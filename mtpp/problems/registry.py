@@ -64,7 +64,7 @@ class Problem:
     stated: tuple[Named, ...]  # classes of what its files state
     state: Named  # from an answer to the member `answer` of its file
     #: A result without an answer to the member `impossible` of its file; refuses one where there has to be an answer.
-    without: Named = Named("mtpp.certifying.writing:needs_answer")
+    without: Named = Named("mtpp.problems.checking:needs_answer")
     read: Named  # from the document of a file to a `Result`, with costs computed anew
     verify: Named  # from the document and `Limits` to a `Verdict`, with code of its own
     #: What a file states and `Statements` to what compares them, by word.
@@ -146,7 +146,7 @@ class Problems:
 
 
 _COMPARE, _FILES = "mtpp.questions.verifying", "mtpp.questions.files"
-_WRITING, _REPORT, _CHECK = "mtpp.certifying.writing", "mtpp.plots.report", "mtpp.verification"
+_WRITING, _REPORT, _CHECK = "mtpp.problems.checking", "mtpp.plots.report", "mtpp.verification"
 _RERUN = "mtpp.certifying.rerun"
 
 #: All problems, in the order of the command line.

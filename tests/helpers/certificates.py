@@ -23,8 +23,8 @@ from instances.partitioning.partition import crossings, stages
 from instances.partitioning.serving import ServingInstance
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
+from instances.results import bound_document
 from instances.runtimes.serving_front import Front, front_document
-from mtpp.certifying.writing import bound_document
 from mtpp.problems.checking import certificate_document, rerun, verify
 from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.partitioning.cuts import block_bound
