@@ -75,6 +75,8 @@ class Accelerator:
             if not low <= value <= high:
                 raise InputError(f"{name} of {printable(self.name)} is {value:g}; give from {low:g} to {high:g}.")
         check_one_of(f"generation of {self.name}", self.generation, _GENERATIONS)
+        if self.half is not None:
+            check_one_of(f"half of {self.name}", self.half, ("bf16", "fp16"))
 
 
 #: Constants of A100 with Megatron-LM.
@@ -147,8 +149,9 @@ def _accelerator(listed: ListedDevice) -> Accelerator:
 ACCELERATORS = {device.training: _accelerator(device) for device in listed_devices().values()}
 
 
-_OPTIONAL = ("processors", "eight", "generation")
-_READ: dict[str, Callable[[Value], Any]] = {"name": Value.text, "generation": Value.text, "processors": Value.whole}
+_OPTIONAL = ("processors", "eight", "generation", "half")
+_TEXTS = ("name", "generation", "half")
+_READ: dict[str, Callable[[Value], Any]] = {"processors": Value.whole, **dict.fromkeys(_TEXTS, Value.text)}
 
 #: Files of one device.
 DEVICE_FORMAT = "mtpp-device/1"

@@ -289,6 +289,18 @@ def test_units_and_names_that_cannot_be_are_one_line(
     assert len(err.strip().splitlines()) == 1
 
 
+def test_bug_a_device_of_a_file_could_not_lack_bf16(folder: Path) -> None:
+    device = {"format": "mtpp-device/1", "name": "mine", "peak_flops": 4e14, "memory_bandwidth": 2e12, "memory": 6e10}
+    Path("mine.json").write_text(json.dumps({**device, "half": "fp16"}))
+    words = {"bandwidth": "100GB/s", "global_batch": 8, "sequence": 64, "device": "mine.json", "fix": "pp=1,tp=1"}
+    assert python.train("gpt2", "1x4", **words).instance.chains[0].dtype == "fp16"
+    with pytest.raises(InputError, match="mine has no products of bf16; use fp16"):
+        python.train("gpt2", "1x4", dtype="bf16", **words)
+    Path("mine.json").write_text(json.dumps({**device, "half": "fp32"}))
+    with pytest.raises(InputError, match="half of mine is 'fp32'; give one of bf16, fp16"):
+        python.train("gpt2", "1x4", **words)
+
+
 def test_bug_an_expert_degree_that_divides_nothing_is_named() -> None:
     words = {"global_batch": 8, "sequence": 512, "fix": "ep=8,dp=1,tp=1,pp=8"}
     with pytest.raises(InputError, match="an expert degree of 8 or more has to divide dp times cp; allow others"):
