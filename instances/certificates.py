@@ -244,7 +244,7 @@ def envelope(fields: Mapping[str, Value], problem: str) -> dict[str, Any]:
 
 
 def bound_members(method: str, value: float, witness: Mapping[str, Any], problem: str, **origin: Any) -> dict[str, Any]:
-    """JSON object of a bound; parts of its witness that no check reads go, with `origin`, into its provenance."""
+    """JSON object of a bound; parts of the witness that no check reads become provenance, beside `origin`."""
     read_by_check = WITNESSES.get(method, ())
     free = origin | {name: item for name, item in witness.items() if name not in read_by_check}
     return {

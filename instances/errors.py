@@ -146,7 +146,7 @@ class NothingFitsError(InputError):
 
 
 class UnknownLayersError(InputError):
-    """A model has layers of which too little is known."""
+    """A model has layers whose costs this project does not know."""
 
 
 class FalseCertificateError(AssertionError):
@@ -244,7 +244,7 @@ def warn_if_given(name: str, why: str) -> None:
 
 
 def disregard(*names: str) -> None:
-    """Remove parameters from the assumptions, as the question does not depend on them."""
+    """Remove parameters on which the question does not depend from the defaults that messages name."""
     listener = _listener.get()
     if listener is not None:
         for name in names:

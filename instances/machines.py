@@ -97,7 +97,7 @@ class Kind:
 
     @property
     def rates(self) -> tuple[str, str, str]:
-        """Peak, rate to the memory with its size, and rate to other devices, of a kind that is known by name."""
+        """Texts of a kind known by name: its peak, the rate and size of its memory, and its rate to other devices."""
         assert self.roofline is not None
         assert self.bandwidth is not None
         to_memory = f"{figures(self.roofline.memory_bandwidth, 'bytes/s')} to {figures(self.memory, 'bytes')}"
@@ -178,14 +178,14 @@ class Machines:
         return self.between is None or self.kinds[0].bandwidth in (None, self.between[0, 0])
 
     def without_overflow(self, fit: bool) -> Machines:
-        """The same devices; if a single kind cannot overflow, only the rate between two devices is kept."""
+        """The same devices, where a single kind without overflow keeps only its rate between two devices."""
         if self.between is None or len(self.kinds) > 1 or not (fit or math.isinf(self.kinds[0].memory)):
             return self
         return Machines([replace(self.kinds[0], bandwidth=None)], self.order, self.between.tolist(), self.bandwidth)
 
     @cached_property
     def kind_rates(self) -> tuple[float, ...]:
-        """(T,) bytes per unit of work time in and out of a device of each kind; between two if all are alike."""
+        """(T,) bytes per unit of work time into and out of a device of each kind."""
         if self.are_alike and self.between is not None:
             return (float(self.between[0, 0]),)
         return tuple(self.bandwidth if kind.bandwidth is None else kind.bandwidth for kind in self.kinds)
@@ -214,19 +214,19 @@ class Machines:
 
     @property
     def in_sequence(self) -> Machines:
-        """The same devices in a fixed order, each kind with its bandwidth."""
+        """The same devices in a fixed order; a kind without a bandwidth gets the common one."""
         kinds = zip(self.kinds, self.kind_rates, strict=True)
         with_rates = self.kinds if self.rates else [replace(kind, bandwidth=rate) for kind, rate in kinds]
         return Machines(with_rates, "fixed", self.rates)
 
     @cached_property
     def between(self) -> FloatArray | None:
-        """(T, T) rates between devices of each two kinds, at most both bandwidths; None without rates of pairs."""
+        """(T, T) rates from kind to kind, no higher than the bandwidths of both; None unless pairs have rates."""
         return None if self.rates is None else self.pair_rates
 
     @cached_property
     def pair_rates(self) -> FloatArray:
-        """(T, T) rates between devices of each two kinds, the least of their bandwidths and of the rate of the pair."""
+        """(T, T) rates from kind to kind: the least of both bandwidths and the rate of the pair."""
         default = self.bandwidth if self.rates is None else math.inf
         rates = np.array([default if kind.bandwidth is None else kind.bandwidth for kind in self.kinds])
         between: FloatArray = np.minimum(rates, rates[:, None])
@@ -373,7 +373,9 @@ def devices_of_text(text: str) -> Machines | None:
 
 
 def read_kinds(path: str | Path, memory: float = math.inf, order: str = "free") -> Machines:
-    """Read a file of devices; `memory` is the default for kinds without one, `order` the order of devices of a table.
+    """Read a file of devices.
+
+    A kind without a memory gets `memory` [bytes]; devices of a table are in `order`, "free" or "fixed".
 
     Raises
     ------

@@ -177,7 +177,7 @@ def _solved(
 
 
 def tells_of_question(model: Model) -> bool:
-    """Whether costs and bounds reported by a running model are those of the whole question."""
+    """Whether a model's progress reports are about the question itself, not about one case of the model."""
     return model.exact or model.name in ("priced", "priced-quick")
 
 

@@ -150,7 +150,7 @@ def _labels(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def _place(method: str) -> tuple[int, bool, int]:
-    """Sort key of a method in tables: its place in the registries; its relaxation first; then by added strength."""
+    """Sort key of a method in tables: its place in the registries, relaxations first, then by added strengthenings."""
     _, plus, parts = method.removesuffix(LP_SUFFIX).partition("+")
     place = _ORDER.get(base_name(method), len(_ORDER))
     strength = sum(vars(Strengthening.of(parts)).values()) if plus and place < len(_ORDER) else 0
@@ -242,7 +242,7 @@ def bound_grid(frame: pd.DataFrame) -> Grid:
 
 
 def certificate_grid(frame: pd.DataFrame, best: pd.Series[float] | None = None) -> Grid:
-    """The best cost over the best of the first bounds, each row with one more bound."""
+    """Logarithms of the best cost over the best of the first r bounds, a row for each r from 1 on."""
     rows = frame[frame["kind"] == "model"]
     grid = _grid(frame, rows, rows["bound"].to_numpy(), best=True)
     least = frame.groupby("question")["bottleneck"].min() if best is None else best
@@ -374,9 +374,9 @@ def table_of(name: str, title: str, grid: Grid, best: int = 0) -> Table:
 
 
 def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bool]]:
-    """For each row, the p value against the best row, and whether the interval excludes it.
+    """For each row, the p value of the test against the best row, and whether its interval excludes a tie.
 
-    NaN for that row itself, where a value is missing, and with too few clusters.
+    The p value is NaN for the best row itself, where a value is missing, and with too few clusters.
     """
     middle = logs.mean(axis=1)
     if len(set(clusters)) < LEAST_CLUSTERS or not np.isfinite(middle).any():
@@ -394,7 +394,7 @@ def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bo
 
 
 def _like_best(tests: list[tuple[float, bool]]) -> NDArray[np.bool_]:
-    """Whether a cell cannot be told apart from the best of its column, corrected for all tests of a table."""
+    """For each test of a table, whether the cell ties with the best of its column (p values corrected by Holm)."""
     p, outside = (np.array(part) for part in zip(*tests, strict=True)) if tests else (np.empty(0), np.empty(0, bool))
     corrected = holm(p.tolist())
     return ~np.isnan(corrected) & ~((corrected < SIGNIFICANT) & outside.astype(bool))

@@ -94,7 +94,7 @@ K80_MEMORY = 11e9
 
 @dataclass(frozen=True)
 class NetworkBudget:
-    """Lengths of training and searches, in placements, so that runs repeat exactly: at most two hours on one core."""
+    """Lengths of trainings and searches in placements, so that runs repeat exactly: two hours at most on one core."""
 
     groups: int = 100  # of operators, of each network
     published: int = 4_000  # episodes of the published network
@@ -192,7 +192,7 @@ class RecurrentJob(NetworkJob):
 
 
 class SearchJob(NetworkJob):
-    """Place one network by every method without training; each search gets as many simulations as the planner."""
+    """Job that places one network by each method without training, with as many simulations as the planner has."""
 
     what = "search"
 
@@ -217,12 +217,12 @@ class SearchJob(NetworkJob):
 
 
 class OrdersJob(NetworkJob):
-    """Train with some traversal orders, and place in others."""
+    """Job that trains with some traversal orders of the nodes, and places in other orders."""
 
     what = "orders"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Times in unseen orders, and the best time of the training."""
+        """Step times in orders not used in training, and the best step time of the training."""
         instance, orders, unseen = self.instance(), self.options["orders"], self.options["unseen"]
         if self.options["planner"]:
             planner, answer = _planned([instance], self.options["placements"], _orders(instance, 0, orders))
@@ -238,21 +238,21 @@ class OrdersJob(NetworkJob):
 
 
 class FamilyJob(NetworkJob):
-    """A training on graphs of a family, measured on unseen graphs of the family."""
+    """Job that trains on graphs of a family and measures on other graphs of the family."""
 
     def questions(self, split: str) -> list[PlacementInstance]:
-        """Questions of the first graphs of a split."""
+        """Placement questions on the first graphs of a split, one of `SPLITS`."""
         graphs = PLACEMENT_FAMILIES[self.name].split(split)[: self.options["graphs"]]
         return [PlacementInstance(graph, Machines.alike(self.devices, BANDWIDTH)) for graph in graphs]
 
 
 class DesignJob(FamilyJob):
-    """Ablation: one design of the network or of its training."""
+    """Job that trains one ablation of the network or of its training."""
 
     what = "design"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Train the design; return step times of the likeliest devices after one sweep, relative to one device."""
+        """Relative step times on unseen graphs (1 is one device), after one sweep that takes the likeliest devices."""
         from heuristics.placement.placeto import network, training
 
         design = dict(DESIGNS[self.options["design"]][0])
@@ -266,12 +266,12 @@ class DesignJob(FamilyJob):
 
 
 class UnseenJob(FamilyJob):
-    """Rivals on the graphs of the designs: the recurrent planner, list scheduling, random placements."""
+    """Job that runs rivals on the graphs of `DesignJob`: the recurrent planner, list scheduling, random placements."""
 
     what = "unseen"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Relative times by name of a rival; those of random placements are means."""
+        """Step times relative to one device, by rival; those of random placements are means."""
         from heuristics.placement.placeto.recurrent_planner import plan
 
         planner, _ = _planned(self.questions("train"), self.options["placements"], ())
@@ -363,7 +363,7 @@ class Against(NamedTuple):
 
 
 def against(runs: Sequence[Run], cell: Cell) -> Against:
-    """Comparison of the published network with the recurrent planner on one network."""
+    """How the published policy compares with the recurrent planner on the computation graph of a row of Table 1."""
     ours, rnn = (answer_of(runs, what, cell) for what in ("published", "recurrent"))
     best, other = best_of(ours), best_of(rnn)
     reduction = None if best is None or other is None else 1 - best["time"] / other["time"]
@@ -371,7 +371,7 @@ def against(runs: Sequence[Run], cell: Cell) -> Against:
 
 
 def answer_of(runs: Iterable[Run], what: str, cell: Cell) -> dict[str, Any] | None:
-    """Answer of a kind of job for a network; None without a run."""
+    """Answer of the job `what` ("published", "search", …) for a row of Table 1; None without a run."""
     for run in runs:
         if (run["method"], run["instance"], run["k"]) == (what, cell.network, cell.devices):
             return dict(run["answer"])
@@ -384,7 +384,7 @@ def best_of(answer: dict[str, Any] | None) -> dict[str, float] | None:
 
 
 def orders_of(runs: Iterable[Run], *, planner: bool, orders: int) -> tuple[list[float], float] | None:
-    """Step times in unseen orders, and the best one in training, of the run with `orders` training orders."""
+    """Step times in unseen orders, and the best one in training, of the run with `orders` orders; None without it."""
     for run in runs:
         options = run["options"]
         if run["method"] == "orders" and (options["planner"], options["orders"]) == (planner, orders):
@@ -393,7 +393,7 @@ def orders_of(runs: Iterable[Run], *, planner: bool, orders: int) -> tuple[list[
 
 
 def design_times(runs: Iterable[Run]) -> dict[str, list[float]]:
-    """Times on unseen graphs by design of the network."""
+    """Relative step times on unseen graphs, by name of the ablation."""
     return {run["options"]["design"]: run["answer"]["times"] for run in runs if run["method"] == "design"}
 
 

@@ -48,7 +48,7 @@ class Finding(StrEnum):
 
     @classmethod
     def all_of(cls, parts: Sequence[Finding]) -> Finding:
-        """Finding on several statements together: all must hold, one failure fails, else a tie.
+        """Finding on several statements together: the worst of fails, undecided and tie that occurs, else holds.
 
         Examples
         --------
@@ -72,7 +72,7 @@ class PaperClaim:
 
     @property
     def finding(self) -> Finding:
-        """The claim as a finding."""
+        """Whether the claim holds, as a `Finding`."""
         return Finding.of(self.holds)
 
 
@@ -177,10 +177,10 @@ class Report:
 
 
 def errors_in_words(logs: FloatArray, clusters: Sequence[str], decimals: int = 3) -> list[str]:
-    """Cells of logarithms of predicted over measured numbers.
+    """Cells on prediction errors, from logarithms of predicted over measured numbers.
 
-    Their geometric mean with its interval over the clusters; of the larger of both numbers over the smaller the mean,
-    90 %, and the worst.
+    They are the geometric mean, its interval over the clusters, and of the larger over the smaller number the mean, the
+    90 % quantile and the largest.
     """
     mean, apart = geometric_means(np.exp(logs), clusters), np.abs(logs)
     low, high = mean.low[0], mean.high[0]

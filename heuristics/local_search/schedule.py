@@ -97,7 +97,7 @@ class _Arm:
 
 
 def _next(arms: list[_Arm]) -> _Arm:
-    """The search to run next: one that never ran, one below its share of time, or that of the highest gain."""
+    """The search to run next: one that never ran, else one below its share of time, else that of the highest gain."""
     total = sum(arm.spent for arm in arms)
     for arm in arms:
         if arm.rate is None:
@@ -107,7 +107,7 @@ def _next(arms: list[_Arm]) -> _Arm:
 
 
 def _gain(before: Partition, after: Partition) -> float:
-    """Decrease of the logarithm of the bottleneck; 1 for the first feasible partition or an optimum."""
+    """Decrease of the logarithm of the bottleneck; 1 for the first feasible partition, and for a bottleneck of 0."""
     if after.preference >= before.preference:
         return 0.0
     if after.bottleneck <= 0 or before.bottleneck == math.inf:  # all that there is to gain, or the first that fits

@@ -28,8 +28,8 @@ def local_search(
     """Move nodes between blocks, and swap them, under simulated annealing.
 
     Each round begins hot, so that it hardly depends on its start, and is twice as long as the one before; its best
-    partition is sliced again along orders that list its blocks, which never makes it worse (Theorem 3.4).
-    The temperature follows what a node is worth in its block: where blocks have many nodes it is lower.
+    partition is sliced again along orders that list its blocks, which never makes it worse (Theorem 3.4). The
+    temperature is proportional to the part of a block's cost that one node has, so it is lower for larger blocks.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def local_search(
         Source of random moves and of their acceptance.
     limits : Limits, optional
         Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
-        200 000 a node where that is less. With a time limit, the last rounds fit into what is left of it.
+        200 000 a node where that is less. With a time limit, the last rounds are shortened to the time that is left.
     start : Partition, optional
         By default the slicing of the Kahn order of equal priorities.
 

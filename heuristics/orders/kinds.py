@@ -159,7 +159,7 @@ def _rated_path(
 
 
 def _moved(instance: Instance, order: IntArray, size: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Positions of an order, evenly spread, that the fewest bytes cross, and bytes that segments between them move.
+    """Positions that cut an order evenly where few bytes cross, and bytes that segments between them move.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _moved(instance: Instance, order: IntArray, size: int) -> tuple[IntArray, Fl
 
 
 def _sums(places: IntArray, made: IntArray, read: IntArray, values: FloatArray) -> FloatArray:
-    """(p, p) sums of `values`, at [a, b] of tensors made before place a and read before place b."""
+    """(p, p) table: at [a, b] the sum of `values` of the tensors made before place a and read before place b."""
     table = np.zeros((len(places), len(places)))
     np.add.at(table, (np.searchsorted(places, made, "right"), np.searchsorted(places, read, "right")), values)
     return table.cumsum(axis=0).cumsum(axis=1)
@@ -205,9 +205,9 @@ def _sums(places: IntArray, made: IntArray, read: IntArray, values: FloatArray) 
 def _slice_within(instance: Instance, order: IntArray) -> Partition:
     """The best partition into segments of the order, each node in its window of blocks.
 
-    The order is first sorted by windows, which no edge contradicts. Where devices could be used in too many ways, they
-    are used in the given order. With rates for pairs of kinds, costs are those at the fastest rates; this is exact on
-    devices of a single kind, so that each kind alone is tried, too.
+    The order is first sorted by windows, which no edge contradicts. If device sequences are too many to enumerate,
+    devices are used in the given order. With rates for pairs of kinds, costs are those at the fastest rates. They are
+    exact if only one kind is used, so each kind is also tried alone.
     """
     rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.machines
     devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")

@@ -156,7 +156,7 @@ def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partitio
 def _slice_within(instance: Instance, order: IntArray, arrays: KernelArrays) -> Partition:
     """The best slicing that obeys the constraints.
 
-    Without least numbers there is always one: each node in the first block of its window.
+    Without `at_least` rules one always exists: each node in the first block of its window.
     """
     order = by_window(order, arrays)
     if len(order) > TABLE_NODES and (chunks := _chunks(order, arrays)).max() + 1 < len(order):
@@ -188,14 +188,14 @@ def _chunks(order: IntArray, arrays: KernelArrays) -> IntArray:
 
 
 def _has_table(n: int, needs_peaks: bool, deadline: Deadline) -> bool:
-    """Whether to compute the table of all segments, which is not interruptible: small, or fast enough."""
+    """Whether to compute the costs of all segments in one table: for small graphs, or where it is fast enough."""
     return n <= TABLE_NODES or (needs_peaks and n <= _PEAK_NODES and n**2 * _PEAK_SECONDS < deadline.left)
 
 
 def _slice_by_buffers(instance: Instance, order: IntArray, deadline: Deadline | None) -> Partition:
-    """The best of a few slicings that each assume one peak of activations for all blocks.
+    """The best of a few slicings, each computed with one fixed activation peak for all blocks.
 
-    The first assumes none, and each other one the peak of the slowest block of the slicing before.
+    The first assumes no activations; each later one assumes the peak of the slowest block of the slicing before.
     """
     best, buffer = None, 0.0
     for _ in range(_BUFFERS):
@@ -227,7 +227,7 @@ _SLICING_SECONDS = 1e-4
 def at_once(instance: Instance, limits: Limits) -> Partition:
     """The best of quick answers: one block, two orders in equal pieces and, if time allows, their slicings.
 
-    The orders are the Kahn order of equal priorities, which is always sliced up to 2,000 nodes, and the one by depth.
+    The orders are Kahn's with equal priorities, which is always sliced up to 2,000 nodes, and that by depth.
 
     Raises
     ------

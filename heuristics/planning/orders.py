@@ -53,8 +53,8 @@ def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
 def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLists, str]:
     """Order with backward passes split into input gradients I and weight gradients W, and its name.
 
-    Forward passes are ahead of I by as many as in `steady`, and ahead of W by `behind` more. ``(1, 1)`` is ZB-H1; with
-    `behind` of M or more, W may come as late as memory allows.
+    Before a stage's first I there are as many forward passes as in `steady`; W may lag behind them by `behind` more.
+    ``(1, 1)`` is ZB-H1; with `behind` of M or more, W may come as late as memory allows.
     """
     S, M = plan.n_stages, plan.instance.microbatches
     ahead = steady(S, M, distance)
@@ -73,13 +73,13 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLis
 
 
 def steady_order(plan: Plan, distance: int) -> tuple[PassLists, str]:
-    """Order with the warm-up of `steady`, and its name; if each group has one stage."""
+    """Order with the warm-up of `steady`, for plans with one stage per group, and its name."""
     S, M = plan.n_stages, plan.instance.microbatches
     return warmed_up(steady(S, M, distance), M), _NAMES.get(distance, f"steady-{distance}")
 
 
 def unsplit_orders(plan: Plan) -> Iterator[tuple[str, PassLists]]:
-    """Named orders without split backward passes that fit into memory, if each group has one stage."""
+    """Yield named orders without split backward passes that fit into memory, for plans with one stage per group."""
     S, M = plan.n_stages, plan.instance.microbatches
     seen = set()
     for name, warmup in [(_NAMES.get(d, f"steady-{d}"), steady(S, M, d)) for d in _DISTANCES] + [("gpipe", [M] * S)]:
@@ -165,7 +165,7 @@ def _on_part(instance: TrainingInstance, V: int, orders: Sequence[IntArray]) -> 
 
 
 def better_cuts(best: Timeline, deadline: Deadline) -> Timeline:
-    """Move single layers between the stages of a plan, in its order of passes, as long as the time falls."""
+    """The best plan found by moving single layers between stages, in the same order of passes."""
     pairs, quiet = list(permutations(range(best.plan.n_stages), 2)), 0
     for pair in islice(cycle(pairs), _MOVES):
         cuts = moves_of(best.plan.cuts, pair)
@@ -184,7 +184,7 @@ def better_cuts(best: Timeline, deadline: Deadline) -> Timeline:
 def _recomputing(
     instance: TrainingInstance, cuts: list[int], devices: Sequence[tuple[int, ...]], lists: PassLists
 ) -> Iterator[Plan]:
-    """Yield the plan if it fits with these orders, else with recomputation in all stages if that fits; else nothing."""
+    """Yield the plan, with recomputation in all stages if it only fits so; nothing if it does not fit."""
     for again in (False, True) if instance.recomputation else (False,):
         try:
             plan = Plan(instance, tuple(cuts), tuple(devices), (again,) * len(devices))

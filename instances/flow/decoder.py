@@ -146,7 +146,7 @@ def sizes_of_steps(batch: int) -> list[int]:
 
 
 def _of_full_steps(steps: Steps) -> FloatArray:
-    """(T, L + 1) prompts per second when each step holds as many sequences as fit."""
+    """(T, L + 1) prompts per second on a device of each kind with 0 … L layers, if each step is full."""
     rates = np.where(steps.sizes == steps.slots[:, :, None], steps.sizes / steps.seconds, 0.0).max(axis=2)
     capacity: FloatArray = np.minimum(rates, steps.port[:, None])
     return capacity
@@ -172,7 +172,7 @@ def _port(kind: Kind, bandwidth: float) -> float:
 
 
 def _sent(rate: float, passed: float) -> float:
-    """Sequences per second at a bandwidth; a link without a limit gets a number no device reaches."""
+    """Sequences per second that a link carries; for a link without a limit, a number that no device reaches."""
     return min(rate / passed, 1e15) if passed > 0 else 1e15
 
 

@@ -87,10 +87,10 @@ def summarise(graph: ComputationGraph) -> Summary:
 
 
 def width(graph: ComputationGraph) -> int:
-    """Size of the widest antichain.
+    """Number of nodes in the largest antichain.
 
-    By Dilworth's theorem it is the least number of paths, which may meet, that visit every node: a least flow with
-    at least one unit through each node. A flow along a forest is lowered as far as a maximum flow back allows.
+    By Dilworth's theorem this is the least number of paths that together visit every node; paths may share nodes. It is
+    computed as a minimum flow with at least one unit through each node.
     """
     import scipy
 

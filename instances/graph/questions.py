@@ -48,7 +48,7 @@ class QuestionRecord(Displayed):
 
     @property
     def key(self) -> str:
-        """Hash that tells one question from another; that of runs where their files have one of its own."""
+        """Hash that tells one question from another; it names the question in files of runs."""
         return self.question_hash
 
     @property

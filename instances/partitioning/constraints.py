@@ -262,7 +262,7 @@ class Constraints:
         return 1 + max((last for *_, last in self.windows), default=0)
 
     def canonical(self, k: int) -> Constraints:
-        """The same constraints in one form: overlapping groups are merged, the windows of a node intersected."""
+        """The same constraints in normal form: overlapping groups merged, windows of one node intersected."""
         united: list[set[int]] = []
         for group in self.together:
             touching = [other for other in united if not other.isdisjoint(group)]
@@ -538,7 +538,11 @@ _MOST_RULES, _LONGEST_RULES = 8, 100
 def instance_in_words(
     graph: ComputationGraph, devices: Iterable[str], rules: Constraints, k: int, need: FloatArray | None, by_need: bool
 ) -> str:
-    """A question of partitioning in one line: its devices, its constraints, its graph."""
+    """A question of partitioning in one line: its devices, its constraints, its graph.
+
+    `need`, (n,) bytes, are the needs of merged nodes, None if no nodes are merged; with `by_need` the peak of a block
+    is the largest need of its nodes.
+    """
     words = [*devices, rules_in_words(rules, k)]
     if need is not None:
         words.append(f"needs of merged nodes {digest_of(need.tolist())}")

@@ -123,7 +123,7 @@ class ServedPartition:
 
     @property
     def _caches(self) -> int:
-        """Batches whose caches each stage holds."""
+        """Number of batches whose caches each stage holds."""
         return self.question.in_flight or 1
 
     @cached_property

@@ -40,8 +40,8 @@ def families(instance: Instance) -> tuple[IntArray, ...]:
     """Families of equal branches: exchanging two branches, node by node, does not change the question.
 
     Nodes that change places have equal work, parameters, states, needs and constraints, and the tensors of each
-    producer, as pairs of bytes and readers, become those of its image. Numbers that differ in the last bit differ.
-    Families inside of branches are not looked for.
+    producer, as pairs of bytes and readers, become those of its image. Numbers that differ only in the last bit count
+    as different. Families inside branches are not searched for.
 
     Parameters
     ----------
@@ -400,7 +400,7 @@ def merge(instance: Instance, group: IntArray, precedence: IntArray | None = Non
 
 
 def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Constraints:
-    """Windows and least numbers of merged nodes; nodes that must be together are already merged."""
+    """Windows and `at_least` rules, in the numbers of merged nodes; groups are merged already."""
     rules = instance.rules
     first, last = np.zeros(count, dtype=np.int64), np.full(count, instance.k - 1)
     np.maximum.at(first, group, rules.first)
@@ -447,7 +447,7 @@ def _moves(instance: Instance) -> dict[int, int]:
 
 
 def _may_join(instance: Instance) -> Callable[[int, int], bool]:
-    """Predicate of (v, target): whether v may be in every block of `target`, and no rule counts v."""
+    """Predicate of (v, target): whether v may be in every block of `target`, and no `at_least` rule counts v."""
     if not instance.constraints:
         return lambda v, target: True
     rules = instance.rules
@@ -465,7 +465,7 @@ def _fits(instance: Instance) -> bool:
 
 
 def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bytes that each node holds, of its output tensors, and of the tensors that it alone reads."""
+    """Bytes of each node's parameters and states, of its outputs, and of the tensors that only it reads."""
     tensors = graph.tensors
     readers = np.diff(tensors.start)
     alone = readers[graph.edge_tensor] == 1

@@ -108,7 +108,7 @@ class PlacementInstance(GraphQuestion):
             )
 
     def _checked(self, works: FloatArray) -> FloatArray:
-        """The works; an `InputError` if they are no times, or a node has work 0 on some kinds only."""
+        """The works; an `InputError` unless they are times, and a node with work 0 has it on all kinds."""
         names = [kind.name for kind in self.machines.kinds]
         if works.shape != (len(names), self.graph.n):
             raise InputError(f"There are works for {works.shape}; give {len(names)} kinds times {self.graph.n} nodes.")
@@ -125,7 +125,7 @@ class PlacementInstance(GraphQuestion):
 
     @property
     def _figures(self) -> list[list[Any]]:
-        """A row of numbers for each kind: count, memory, rates, and the speed or the times of all nodes."""
+        """For each kind: count, memory, rates, and its speed or the times of all nodes on it."""
         kinds = self.machines.kinds
         speeds = [kind.speed or 1.0 for kind in kinds] if self.works is None else self.works.tolist()
         columns = zip(kinds, self.rates.tolist(), speeds, strict=True)
@@ -160,7 +160,7 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def bandwidth(self) -> float:
-        """Bytes per unit of work time between the best connected devices."""
+        """Bytes per unit of work time between the two kinds with the fastest link."""
         return float(self.rates.max())
 
     @cached_property
@@ -170,7 +170,7 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def work(self) -> FloatArray:
-        """(n,) work that speeds refer to [time unit of the graph]: the graph's, or each node's least time by kind."""
+        """(n,) time of each node at speed 1: its work in the graph or, with works by kind, the least of these."""
         return self.graph.work if self.works is None else self.works.min(axis=0)
 
     @cached_property
@@ -200,7 +200,7 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def speeds(self) -> FloatArray:
-        """(k,) largest `work` that each device does in a unit of time."""
+        """(k,) highest speed of each device over all nodes, relative to `work`."""
         if self.works is None:
             return np.array([kind.speed or 1.0 for kind in self.machines.kinds])[self.kind]
         worked = self.work > 0
@@ -218,7 +218,7 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def tensor_time(self) -> FloatArray:
-        """(t,) time of a transfer of each tensor between the best connected devices [time unit of the graph]."""
+        """(t,) time to transfer each tensor over the fastest link [time unit of the graph]."""
         with np.errstate(over="ignore"):  # an infinite one is refused
             return self.graph.tensors.bytes / self.bandwidth
 
@@ -271,7 +271,7 @@ def proof_of_no_fit(instance: PlacementInstance) -> str | None:
 
 
 def _while_running(instance: PlacementInstance) -> FloatArray:
-    """(n,) bytes on a device while each node runs: what it alone holds and, if it has work, the tensors it touches."""
+    """(n,) bytes on a device while each node runs: what only this node uses, and the tensors it touches."""
     graph = instance.graph
     return held_alone(graph) + np.where(instance.work > 0, touched_bytes(graph), 0.0)
 
@@ -281,7 +281,7 @@ def _while_running(instance: PlacementInstance) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementMembers:
-    """Members of the answer of a file."""
+    """Fields of a placement in its answer file."""
 
     device: tuple[int, ...]
     sequence: tuple[int, ...]  # nodes in the order in which they start

@@ -33,10 +33,10 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     """Collapse the graph of a forward pass into a chain.
 
     The nodes are ordered such that each comes as late as its readers allow: by the number of edges on the longest path
-    to the end, the larger ones first, then by index. A layer ends wherever no place nearby, a twentieth of the
-    graph to both sides, is crossed by fewer tensors; one with less than a hundredth of the bytes that cross does not
-    count. So parallel branches become one layer, as the paper treats them, while what accompanies all layers, such
-    as the output of an encoder, keeps none together. Nodes without time join the layer after them.
+    to the end, the larger ones first, then by index. A layer ends wherever no place nearby, a twentieth of the graph to
+    both sides, is crossed by fewer tensors; one with less than a hundredth of the bytes that cross does not count. So
+    parallel branches become one layer, as in the paper, while a tensor that passes by all layers, such as the output of
+    an encoder, joins none of them. Nodes without time join the layer after them.
 
     All bytes that cross count as activations from layer to layer, those that skip layers as well, and as many
     gradients come back. A layer keeps the outputs of its nodes for its backward pass. A shared parameter counts in
@@ -141,7 +141,7 @@ def by_block(chain: LayerChain) -> LayerChain:
 
 
 def _block(name: str) -> str:
-    """Name of the block of a layer, as in `by_block`; of a merged layer that of one of its ends, if it has dots."""
+    """Name of a layer's block, as in `by_block`; a merged layer is in the block of its first or its last layer."""
     first, *_, last = name.split(" … ") * 2
     head, *tail = (first if "." in first else last).split(".")
     return f"{head}.{tail[0]}" if tail and tail[0].isdigit() else head
@@ -158,9 +158,9 @@ def latest_order(graph: ComputationGraph) -> IntArray:
 
 
 def _crossing(graph: ComputationGraph, position: IntArray) -> tuple[FloatArray, IntArray]:
-    """(n,) bytes of tensors that cross each place of an order, and the number of tensors with at least 1 % of them.
+    """(n,) bytes that cross each place of an order, and number of tensors with at least 1 % of these bytes.
 
-    A tensor passes a place if it is made before it and read at it or behind it.
+    A tensor crosses a place if it is made before it and read at it or behind it.
     """
     tensors = graph.tensors
     spans = []
@@ -436,7 +436,7 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
 
 
 def _ways_of(node: Value) -> dict[_Way, list[float]]:
-    """Costs of a node by tensor degree and mode of recomputation; the last cost is the bytes that ranks gather."""
+    """Costs of a node by (tensor degree, mode of recomputation); the last one is the bytes that ranks gather."""
     numbers_by_way = {}
     for degree, items in node.open_members(()).items():
         if not degree.isdecimal() or int(degree) < 1:

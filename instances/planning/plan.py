@@ -275,7 +275,7 @@ class Plan(Displayed):
         return times * self.instance.at_once if self.is_at_once else times
 
     def _transfer_time(self, sizes: FloatArray, bandwidth: FloatArray) -> FloatArray:
-        """(S - 1,) times to the next stages, without ports; 0 within a group of devices [s]."""
+        """(S - 1,) times to the next stages over links of their own; 0 within a group of devices [s]."""
         times = np.zeros(self.n_stages - 1)
         for n, (source, target) in enumerate(pairwise(self.devices)):
             if source == target:
@@ -295,7 +295,7 @@ class Plan(Displayed):
                 raise InputError(f"There is no link where {what.format(n=n)}; use other devices.")
 
     def _lower_bound(self, round_trips: bool) -> float:
-        """The bound of `lower_bound`; without round trips a stage is charged its own passes alone [s]."""
+        """The bound of `lower_bound`, with or without the time that microbatches spend in later stages [s]."""
         M, f, b, A = self.instance.microbatches, self.forward_time, self.backward_time, self.allreduce_time
         cf, cb = self.forward_transfer_time, self.backward_transfer_time
         channel = np.maximum(cf, cb) if self.instance.full_duplex else cf + cb

@@ -151,7 +151,7 @@ def operations_document(timeline: Timeline) -> dict[str, list[str]]:
 
 
 def _orders(forward: FloatArray, f: FloatArray, backward: FloatArray, b: FloatArray) -> list[str]:
-    """Order of the operations of each machine, from their (machines, M) start times and (machines,) durations."""
+    """Each machine's order of operations as letters "f" and "b", from start times, (machines, M), and durations."""
     if (np.diff(forward) < 0).any() or (np.diff(backward) < 0).any():
         raise InputError("A plan file holds schedules that take the microbatches in their order; this one does not.")
     M, orders = forward.shape[1], []
@@ -304,13 +304,13 @@ def _memory(timeline: Timeline) -> Iterator[dict[str, Any]]:
 
 
 def _cell(task: Pass) -> str:
-    """A pass as a cell of a table, such as 0F3."""
+    """Text of a pass in a table, such as 0F3: stage, kind, microbatch."""
     kind, n, m = task
     return f"{n}{KINDS[kind]}{m}"
 
 
 def _parsed(cell: str, place: str) -> Pass:
-    """The pass of a cell."""
+    """The pass that a text such as 0F3 stands for; `place` names it in errors."""
     match = _CELL.fullmatch(cell)
     if match is None:
         raise InputError(f"{place}: '{cell}' is no pass such as 0F3, the forward pass of microbatch 3 in stage 0.")

@@ -497,9 +497,10 @@ def _of_plan(plan: Plan) -> LayerCut:
 
 
 def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]]:
-    """Unit of the first and of the last node of each layer of a chain; `numbers` has first ones, then last ones.
+    """For each layer of a chain, the units of its first and of its last node.
 
-    Nodes without a layer number are before the layers, after them, or part of the layer before them.
+    `numbers` lists the layer numbers of all first nodes, then of all last ones. A node without a number is before the
+    layers, after them, or part of the layer before it.
     """
     half, seen = len(numbers) // 2, 0
     begin: list[int] = []
@@ -512,7 +513,7 @@ def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]
 
 
 def _filled(stages: list[int | None]) -> tuple[int, ...]:
-    """Stage of each unit: front, layers, back; an end without nodes is in the stage of the adjacent layer."""
+    """(units,) stage of each unit (front, layers, back); an empty front or back is in the stage beside it."""
     first, last = stages[0], stages[-1]
     inner = [stage for stage in stages[1:-1] if stage is not None]
     return (inner[0] if first is None else first, *inner, inner[-1] if last is None else last)

@@ -1,4 +1,4 @@
-"""Runtimes that take names of modules."""
+"""Runtimes that take names of modules: accelerate and torchtitan."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Runtime(ABC):
     without_bf16: str = field(default="", kw_only=True)
 
     def caveats_on(self, devices: Iterable[str]) -> tuple[str, ...]:
-        """`caveats`, and what it wants on devices of these names."""
+        """`caveats`, and one more if a device of these names lacks bf16 and the runtime then needs an option."""
         halves = {name for name in devices if (listed := device_named(name)) is not None and listed.half == "fp16"}
         if not halves or not self.without_bf16:
             return self.caveats

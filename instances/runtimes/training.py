@@ -1,4 +1,4 @@
-"""Runtimes that train."""
+"""Runtimes that train: settings of Megatron-LM, torchtitan and others for cuts and plans."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _megatron_arguments(cut: LayerCut) -> str:
 
 
 def layout(cut: LayerCut) -> str:
-    """The layers of all stages, turn by turn and device by device; equal consecutive stages as a product."""
+    """The pipeline layout as Megatron-LM reads it, stage by stage; equal consecutive stages become a product."""
     stages = ["E" * (n == cut.first) + "t" * count + "L" * (n == cut.last) for n, count in enumerate(cut.counts)]
     *before, final = stages
     text = ""
@@ -42,7 +42,7 @@ def layout(cut: LayerCut) -> str:
 
 
 def _shortened(stage: str) -> str:
-    """The text of a stage with its layers as a product, such as ``Et*8``; products cannot be nested."""
+    """The letters of a stage with its layers as a product, such as ``Et*8``; products cannot be nested."""
     count = stage.count("t")
     return stage.replace("t" * count, f"t*{count}") if count >= _SHORTEST else stage
 

@@ -138,7 +138,10 @@ class StageCosts:
 
     @cached_property
     def _visits(self) -> list[tuple[int, int]]:
-        """Time of a visit, fixed and for each sequence, then of a hop within and to servers of each type [10^-18 s]."""
+        """(fixed time, time per sequence) [10^-18 s] of a visit to a stage, then of the hops between stages.
+
+        After the visit come, for each type of servers, the hop within a server and the hop to another server.
+        """
         question, constants = self.question, self.question.constants
         tokens = 1 + question.prompts_per_token * question.input
         if question.prefill == "prompts":
@@ -247,7 +250,7 @@ def _shared_costs(values: tuple[tuple[str, Any], ...]) -> StageCosts:
 
 
 def _above(size: Fraction) -> int:
-    """Bytes, rounded up to a whole number."""
+    """The least whole number of bytes that is not below `size`."""
     return math.ceil(size)
 
 

@@ -246,7 +246,7 @@ class DeploymentInstance(QuestionRecord):
         return Fraction(servers, 2) * Fraction(self.between) / self._handed_bytes if servers > 1 else Fraction(0)
 
     def stays_within(self, s: int, prompts: Fraction, tokens: Fraction) -> Fraction:
-        """Prompts a second that a server of type s both takes and decodes, from the rates of its chains."""
+        """Prompts a second that a server of type s both processes and decodes, by its chains' rates."""
         return min(prompts, tokens / self.output, Fraction(self.servers[s].within) / self._handed_bytes)
 
     @cached_property
@@ -272,9 +272,10 @@ class DeploymentInstance(QuestionRecord):
         return 1 if self.objective == "latency" else self.batch
 
     def most_batches(self, devices: Sequence[tuple[int, int]]) -> int:
-        """Largest useful number of batches in flight; `devices` has (servers, devices of each) for each type.
+        """Largest useful number of batches in flight on these devices.
 
-        A chain of p stages is as fast with p batches as with more. Some runtimes work at one alone.
+        `devices` has (number of servers, devices of each) for each type. A chain of p stages gains nothing from more
+        than p batches; some runtimes keep only one batch in flight.
         """
         stages = sum(count * size for count, size in devices)
         if self.objective == "latency" or self.runtime in ONE_BATCH:

@@ -305,7 +305,7 @@ def _turns(
     proof: Callable[..., PartitionMethod],
     search_by: Callable[[str, float], PartitionMethod],
 ) -> list[PartitionMethod]:
-    """Methods with several turns; `proof` and `search_by` make one from a name and a share of time."""
+    """Methods that may have several turns; `proof` and `search_by` make a method from a name and its share of time."""
     n, k, priced = instance.graph.n, instance.k, _with(PRICED, prices)
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
@@ -387,7 +387,7 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
 
 
 def _with(name: str, run: Callable[[Partition, Controls], Result]) -> Model:
-    """The algorithm of this name with the stateful function `run` in place of its function."""
+    """The algorithm of this name, with `run` as its function, which keeps state between its turns."""
     model = find_model(name)
     assert isinstance(model, Algorithm)
     return replace(model, run=run)

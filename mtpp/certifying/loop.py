@@ -91,7 +91,7 @@ class Candidate(Generic[Q, A]):
     cut_off: bool = False  # whether the last turn ended because its time was up
 
     def deadline(self, whole: Deadline) -> Deadline:
-        """End of the next turn; the end of all time if less than half a turn would remain."""
+        """End of the method's next turn; the end of all time if less than half a turn would remain after it."""
         if whole.left == math.inf:
             return whole
         if self.spent == 0:
@@ -285,7 +285,7 @@ class Loop(Generic[Q, A]):
 
 
 def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
-    """All answers, of which each bound is the best that its method proves; a method may return the bound of another."""
+    """All answers, of which each method keeps only its best bound; a method may return another's bound."""
     best: dict[str, Result[Q, A]] = {}
     for answer in answers:
         incumbent = best.get(answer.by)

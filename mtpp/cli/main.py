@@ -261,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C caused it: modules of compiled code whose import it ends make errors of another class of it."""
+    """Whether Ctrl-C is behind an error: an import of compiled code that it breaks off raises another error from it."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -285,7 +285,7 @@ def _usage(error: Any) -> str:
 
 
 def _elsewhere(word: str, names: Container[str]) -> str:
-    """End of a message about an option that has no near one: the dimension of that name, or the verbs that take it."""
+    """End of a message on an unknown option without a similar one: a dimension of that name, or verbs that take it."""
     dim = word.replace("-", "_")
     if "dim" in names and any(dim in architecture.dim_names for architecture in ARCHITECTURES.values()):
         return f"; did you mean --dim {dim}=…?"

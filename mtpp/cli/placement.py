@@ -266,7 +266,7 @@ def _deployment_row(result: DeploymentResult) -> dict[str, str]:
 
 
 def _front_rows(result: ServingResult) -> list[dict[str, str]]:
-    """Table row of each cut, with speeds at the question's context and, in the column "there", at that of the cut."""
+    """Table row of each cut: speeds at the question's context and, in column "there", at the cut's largest context."""
     question, front, unit, rows = result.instance, result.answer, result.instance.time_unit, []
     assert front is not None
     for point, full in zip(front.points, front.full_throughput, strict=True):

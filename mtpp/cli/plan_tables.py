@@ -241,12 +241,12 @@ def rank_lines(iteration: Iteration, path: Path) -> list[str]:
 
 
 def exported(iteration: Iteration, path: Path) -> str:
-    """The iteration in the format of the suffix: a schedule as CSV, or a trace.
+    """Text of the schedule as CSV if `path` ends in .csv, else of a trace of events as JSON.
 
     Raises
     ------
     InputError
-        If the plan is one for the paper's network, whose file has no times.
+        If the plan is for the paper's network, which has no such files.
     """
     (schedule,) = iteration.schedules
     if schedule.plan.instance.network is None:

@@ -271,9 +271,9 @@ def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Mac
 
 
 def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -> Constraints:
-    """The rules of a runtime without its conditions on single stages, where grouping implies them.
+    """The rules of a runtime without `at_least` rules; a `WordError` unless its groups already imply them.
 
-    Devices that idle are no stages of the runtime.
+    On several kinds some devices may idle, and an idle device is no stage of the runtime.
     """
     free = replace(rules, at_least=())
     group = BlockRules.of(graph, 1, free).group
@@ -406,7 +406,7 @@ class ReportWords(PartitioningWords, total=False):
 
 
 class FeatureWords(PlatformWords, NetworkWords, total=False):
-    """Keyword arguments: the devices without their number, and dimensions and weights of a network."""
+    """Keyword arguments: the devices without their number, and the dimensions and weights of a network."""
 
 
 class KindWords(DevicesWords, FeatureWords, total=False):

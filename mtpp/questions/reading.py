@@ -88,7 +88,7 @@ class DeviceWords(TypedDict, total=False):
 
 
 class ChainWords(_SourceWords, DeviceWords, total=False):
-    """Keyword arguments: how an architecture or a file becomes a chain of layers."""
+    """Keyword arguments: how a named architecture or a file is read as a chain of layers."""
 
 
 class _FileWords(ChainWords, total=False):
@@ -106,19 +106,19 @@ class _FileWords(ChainWords, total=False):
 
 
 class StepWords(_FileWords, total=False):
-    """Keyword arguments: how an architecture or a file becomes the graph of a step."""
+    """Keyword arguments: how a named architecture or a file is read as the graph of one run, or training step."""
 
     training: Annotated[bool, Word("An architecture's forward and backward pass.", False)]
 
 
 class DecoderWords(_FileWords, total=False):
-    """Keyword arguments: how an architecture or a file becomes the graph of a decoder."""
+    """Keyword arguments: how a named architecture or a file is read as the graph of a decoder."""
 
     communication: Annotated[str, Word("Sizes of tensors, or the edge costs of an MSR file.", "size", "size|cost")]
 
 
 class ReadingWords(StepWords, DecoderWords, total=False):
-    """Keyword arguments: how an architecture or a file becomes a graph."""
+    """Keyword arguments: how a named architecture or a file is read as a graph."""
 
     level: Annotated[str, Word("What a node of an architecture is.", "operator", "operator|layer")]
 

@@ -310,7 +310,7 @@ class GapWords(TypedDict, total=False):
 
 
 class TrialWords(TypedDict, total=False):
-    """Keyword arguments: how long and how often methods run that are compared."""
+    """Keyword arguments: time limits and repetitions of methods that are compared."""
 
     time_limit: Annotated[
         float | None,
@@ -324,7 +324,7 @@ class TrialWords(TypedDict, total=False):
 
 
 class RunningWords(TypedDict, total=False):
-    """Keyword arguments: who makes runs, and which earlier ones count."""
+    """Keyword arguments: the processes that make runs, and which runs of earlier versions are accepted."""
 
     jobs: Annotated[
         int, Word("Processes on this machine; the answers do not depend on it.", 1, "N", LIMITS, basic=True)

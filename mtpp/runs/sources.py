@@ -93,7 +93,7 @@ class Module:
         return self.path.name == "__init__.py"
 
     def methods(self, name: str) -> list[str]:
-        """Parts that are methods of a class; empty if the name is no class."""
+        """Names of the parts ("Class.method") of a class; empty if the name is no class."""
         return [part for part in self.parts if part.startswith(f"{name}.")]
 
 

@@ -49,7 +49,7 @@ _VARIANTS = ("-training", "-layer")
 
 
 class Means(NamedTuple):
-    """Means of several rows over the same graphs."""
+    """Means of several rows of numbers on the same graphs, with confidence intervals."""
 
     value: FloatArray  # (rows,); NaN where a value is missing
     low: FloatArray  # (rows,); NaN where there is no interval

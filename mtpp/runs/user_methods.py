@@ -230,7 +230,7 @@ def base_name(method: str) -> str:
 
 
 def as_user_model(candidate: Any) -> UserMethod | None:
-    """The caller's bound that a model or an address stands for; None for this project's models.
+    """The caller's bound, from a model or an address such as mine.py:NAME; None for models of this project.
 
     Raises
     ------

@@ -154,7 +154,7 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
 
 
 def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline) -> tuple[IntArray, bool]:
-    """(n, n) bounds of node pairs [2^-36 of the cutoff], 0 where at most `threshold`; and whether all were computed."""
+    """(n, n) bounds of node pairs [2^-36 of the cutoff], 0 unless above `threshold`; and whether all were computed."""
     pairs = PairCuts(cuts, threshold, deadline)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
@@ -166,7 +166,7 @@ def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline
 
 
 def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray | None:
-    """A set of `size` nodes whose cheapest pair costs as much as possible; None if the search has no success.
+    """A set of `size` nodes whose cheapest pair costs as much as possible; None if the search finds no set.
 
     Bisection over the costs, with a heuristic search for cliques, so a better set may exist.
     """

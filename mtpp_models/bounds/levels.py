@@ -67,10 +67,10 @@ _CAPACITY, _SOURCE = 2.0**50, np.zeros(1, dtype=np.int64)
 
 
 def levels(start: Partition, deadline: Deadline | None = None) -> Result:
-    """The bound by levels of a longest path, at most the bottleneck of the start; its witness names the nodes.
+    """Lower bound by the levels of a longest path (see the module), at most the bottleneck of the start.
 
-    Few nodes of the path come first, and all that count where time is left. Where some memory or bandwidth is infinite,
-    it is the bound *simple*.
+    The witness names the nodes of the path that count: few at first, and all where time is left. Where some memory or
+    bandwidth is infinite, the result is the bound *simple*.
     """
     instance, deadline = start.instance, deadline or Deadline()
     cutoff = start.bottleneck
@@ -107,7 +107,7 @@ def _longest_paths(graph: ComputationGraph) -> tuple[IntArray, IntArray]:
 
 
 def _thinned_path(depth: IntArray, before: IntArray, limit: int) -> list[int]:
-    """Nodes of a path with the most nodes, evenly thinned to `limit`."""
+    """At most `limit` nodes, evenly spread, of a path with the most nodes."""
     path = [int(np.argmax(depth))]
     while before[path[-1]] >= 0:
         path.append(int(before[path[-1]]))
@@ -116,7 +116,7 @@ def _thinned_path(depth: IntArray, before: IntArray, limit: int) -> list[int]:
 
 
 class _Count(NamedTuple):
-    """A way to count tensors, (L, L) arrays from level a to level b [time units]."""
+    """Least work, transfers and peaks of blocks between two levels, where some tensors count as work [time units]."""
 
     work: FloatArray  # (n,): of each node, with the tensors that count as work
     comm: FloatArray  # least time to receive and send the other tensors
@@ -125,7 +125,7 @@ class _Count(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A sum over the nodes of a front that the goal limits."""
+    """A sum over the nodes of a front, with its limits: a front is the set of nodes in the first blocks."""
 
     added: FloatArray  # (L, L): that a block from level a to level b can add to it; -inf where there is none
     must: FloatArray  # (L,): of what a front of each level must hold
@@ -134,7 +134,7 @@ class _Line(NamedTuple):
 
 
 class _Levels:
-    """Least costs of blocks from level to level, and sums over nodes [time units]; bytes count as time to move them."""
+    """Least costs of blocks between two levels of fronts, for a goal [time units]; bytes count as time to move them."""
 
     def __init__(
         self, instance: Instance, path: Sequence[int], depth: IntArray, cutoff: float, deadline: Deadline
@@ -175,7 +175,7 @@ class _Levels:
         self._counts = [self._count(far, reader) for far in turns]
 
     def best(self, low: float) -> float:
-        """The largest bound up to the cutoff, by bisection; `low` if not higher."""
+        """The largest bound that bisection proves, at most the cutoff; `low` if none is larger."""
         high = self._cutoff
         if not self._holds(low):
             return low
@@ -187,7 +187,7 @@ class _Levels:
         return low
 
     def _levels_of_nodes(self) -> tuple[IntArray, IntArray]:
-        """(n,) least level of a front that may hold each node, and least level of which each front must hold it."""
+        """(n,) first level whose fronts may hold each node, and (n,) first level whose fronts must hold it."""
         graph, on_path = self._graph, np.zeros(self._graph.n, dtype=np.int64)
         on_path[self._path] = np.arange(2, self._size - 1)
         may, must = np.maximum(on_path, 1).tolist(), np.where(on_path > 0, on_path, self._size - 1).tolist()
@@ -201,17 +201,17 @@ class _Levels:
         return np.array(may), np.array(must)
 
     def _in_line(self, users: Sequence[int]) -> list[int]:
-        """Distinct nodes by their depth, then by number."""
+        """The distinct nodes, sorted by depth, then by number."""
         return sorted(set(users), key=lambda v: (int(self._depth[v]), v))
 
     def _within(self, values: FloatArray, combine: np.ufunc) -> FloatArray:
-        """(L, L) values of the nodes that a block from level a to level b must hold, added or otherwise combined."""
+        """(L, L) sums (or other reductions) of `values` over the nodes that a block from level a to b must hold."""
         table = np.zeros((self._size + 1, self._size))
         combine.at(table, (self._may, self._must), values)
         return _from_below(combine.accumulate(table, axis=1), combine)
 
     def _turn(self) -> tuple[int, IntArray]:
-        """The level at which most bytes pass, and (t,) a reader of each tensor that passes there, or -1."""
+        """The level crossed by most bytes, and (t,) a reader of each tensor that crosses it, -1 for other tensors."""
         tensors, rows = self._graph.tensors, self._graph.edge_tensor
         made, read = self._must[tensors.producer], self._may[tensors.consumers]
         last = np.zeros(len(self._time), dtype=np.int64)
@@ -228,7 +228,7 @@ class _Levels:
         return turn, reader
 
     def _count(self, far: BoolArray, reader: IntArray) -> _Count:
-        """Count the tensors of a (t,) mask as work, and the others as they are cut."""
+        """Sums over blocks if the tensors of a (t,) mask count as work, and all other tensors where they are cut."""
         rest, size = np.where(far, 0.0, self._time), self._size
         passing, at_turn = self._passing(rest) if self._in_order else (np.zeros((size, size)),) * 2
         comm = self._least_comm(rest)
@@ -247,9 +247,9 @@ class _Levels:
         return _Count(work, comm, least, back)
 
     def _live(self) -> FloatArray:
-        """(L, L) largest sum of tensors that a block surely writes or reads up to a node of the path and from there on.
+        """(L, L) least bytes, as time, live in a block while some node of the path runs.
 
-        So they are live while the node runs.
+        These are tensors that nodes of the block write or read both up to that node and from there on.
         """
         tensors, size = self._graph.tensors, self._size
         row = np.concatenate((np.arange(len(self._time)), self._graph.edge_tensor))
@@ -266,7 +266,7 @@ class _Levels:
         return largest * (1 - _ROUNDING)
 
     def _passing(self, times: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(L, L) largest sum of tensors live at a node of the path, sent or received there; and that at the turn."""
+        """(L, L) largest time of tensors live, sent or received at a node of the path, and (L, L) that at the turn."""
         graph, tensors, size = self._graph, self._graph.tensors, self._size
         may, must = self._may[tensors.producer], self._must[tensors.producer]
         reads, ends = self._may[tensors.consumers], self._must[tensors.consumers]
@@ -289,7 +289,7 @@ class _Levels:
         return largest, at_turn
 
     def _least_comm(self, times: FloatArray) -> FloatArray:
-        """(L, L) least time to receive and send tensors, by minimum cuts of fronts."""
+        """(L, L) least time that a block from level a to b takes to receive and send tensors, by minimum cuts."""
         cuts = _FrontCuts(self._graph, times, self._may, self._must, _EQUAL * self._cutoff)
         received, sent = np.zeros((self._size, self._size)), np.zeros((self._size, self._size))
         for level in range(1, self._size - 1):
@@ -325,7 +325,7 @@ class _Levels:
         return not np.isfinite(sums[0][-1])
 
     def _lines(self, goal: float) -> list[_Line]:
-        """Sums that blocks below the goal can add, of work and of work with bytes, for each way to count tensors."""
+        """Limits on what blocks below the goal add to fronts: in work, and in work with bytes, for each count."""
         lines, (resident, copies) = list[_Line](), self._copies(goal)
         must_hold, may_hold = self._sums(resident)
         for work, comm, load, back in self._counts:
@@ -340,12 +340,12 @@ class _Levels:
         return lines
 
     def _sums(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(L,) sums over the nodes that a front of each level must hold, and may hold."""
+        """(L,) sums of `values` over nodes that fronts of each level must hold, and (L,) over those they may hold."""
         must, may = (np.bincount(levels, values, self._size) for levels in (self._must, self._may))
         return np.cumsum(must, dtype=np.float64), np.cumsum(may, dtype=np.float64)
 
     def _copies(self, goal: float) -> tuple[FloatArray, FloatArray]:
-        """(n,) what each node holds with the copies of its chains, and (L, L) what blocks hold besides."""
+        """(n,) bytes of each node, as time, with copies of shared parameters; and (L, L) further copies of blocks."""
         resident, size, rows = self._held.copy(), self._size, np.arange(self._size)
         besides = np.zeros((size, size + 1))
         for (time, users), end in zip(self._shared, self._ends, strict=True):
@@ -358,7 +358,7 @@ class _Levels:
         return resident, np.maximum(np.cumsum(besides, axis=1)[:, :-1], 0.0)
 
     def _chain(self, users: Sequence[int], goal: float) -> list[int]:
-        """Users of which no two can share a block below the goal: the first, and always the next that cannot."""
+        """Users of a parameter, from the first on, of which no two consecutive ones share a block below the goal."""
         chain = [users[0]]
         for v in users[1:]:
             if self._between(chain[-1], v) * (1 - _ROUNDING) >= goal:
@@ -385,7 +385,7 @@ class _Levels:
 
 
 class _FrontCuts:
-    """Minimum cuts of fronts: of what fronts of a level may hold but need not, the source side is in the front.
+    """Minimum cuts around fronts; free are the nodes that a front of a level may hold, but need not.
 
     Cuts that differ by less than `equal` count as equal.
     """
@@ -398,10 +398,10 @@ class _FrontCuts:
         np.maximum.at(self._late, graph.edge_tensor, must[graph.tensors.consumers])
 
     def least(self, level: int, size: int) -> tuple[FloatArray, FloatArray]:
-        """Least times to receive and to send tensors that a front of a level cuts.
+        """Least times to receive and to send the tensors cut by the fronts of a level, by the block's other level.
 
-        The former are read surely by each level from this one on, the latter made surely behind each level from this
-        one down.
+        A block from `level` to level + i receives at least the i-th of the (size - level,) first times, and a block
+        from level - i to `level` sends at least the i-th of the (level + 1,) second times.
         """
         maker, reader, rows = self._graph.tensors.producer, self._graph.tensors.consumers, self._graph.edge_tensor
         may, must = self._may, self._must
@@ -441,7 +441,7 @@ class _FrontCuts:
         return float(flow) / self._scale * (1 - _ROUNDING)
 
     def _rising(self, least: Callable[[int], float], count: int) -> FloatArray:
-        """Values that only rise, by bisection, each at most too small by `equal`."""
+        """(count,) lower bounds on values that never fall, each too small by at most `equal`, by bisection."""
         values = np.zeros(count)
         for i in {0, count - 1}:
             values[i] = least(i)
@@ -457,12 +457,12 @@ class _FrontCuts:
 
 
 def _least_above(keys: IntArray, values: IntArray, size: int) -> IntArray:
-    """(L,) least value of those whose key is above each level; `size` where none is."""
+    """(L,) least of the `values` whose key is above each level; `size` for levels without such a key."""
     least = np.full(size + 1, size)
     np.minimum.at(least, keys, values)
     return np.asarray(np.minimum.accumulate(least[::-1])[::-1][1:])
 
 
 def _from_below(table: FloatArray, combine: np.ufunc) -> FloatArray:
-    """(L, L) rows of an (L + 1, L) table combined with all rows behind them, without the first."""
+    """(L, L) table whose row i combines all rows behind row i of an (L + 1, L) table."""
     return np.asarray(combine.accumulate(table[::-1], axis=0)[::-1][1:])

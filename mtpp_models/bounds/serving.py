@@ -143,7 +143,7 @@ class _Stages:
         return np.where(self.cost <= bottleneck, -self.context, math.inf)
 
     def _cut(self, value: FloatArray, join: np.ufunc = np.maximum) -> Partition:
-        """The cut with the least maximum over its stages or, with `join` an addition, the least sum."""
+        """The cut with the least maximum of `value` over its stages or, if `join` is addition, the least sum."""
         least = self._from_begin(value, join)
         block, end = np.zeros(self.n, dtype=np.int64), self.n
         for stage in reversed(range(self.k)):
@@ -186,7 +186,7 @@ def _most_sum(question: ServingInstance, cost: float) -> float:
 
 
 def _last(answer: Callable[[float], Answer | None], options: Sequence[float]) -> Answer:
-    """Result of `answer` for the last option where it is not None, by bisection; it must not be None for the first."""
+    """The answer for the last option that has one (is not None), by bisection; the first option must have one."""
     last, low, high = answer(options[0]), 0, len(options)
     while high - low > 1:
         middle = (low + high) // 2
@@ -371,7 +371,7 @@ class _Sums:
         return CountedPath(float(last.min()), starts, kinds)
 
     def _before(self, prices: FloatArray, sums: FloatArray, at: tuple[int, int, int]) -> tuple[int, int, int, int]:
-        """Predecessor of `at` (state, label, position) on a path of least sum, and the kind of the stage between."""
+        """(state, label, position) before `at` on a path of least sum, and the kind of the stage between both."""
         state, label, end = at
         for price, (source, kind, target) in zip(prices, self.steps, strict=True):
             for before in np.flatnonzero(self.after[:state, kind] == state).tolist() if target == label else ():

@@ -137,7 +137,7 @@ def _limits(
 
 
 def _paid_by_ends(rates: FloatArray, links: FloatArray) -> FloatArray:
-    """(n, L + 1, L + 1) p_ise of the formula above: payments for the links of device i with layers from s to e."""
+    """(n, L + 1, L + 1) payments p_ise (see the module) for the links of device i with layers from s to e."""
     sent, taken = (links * rates[None, :, :, None]).sum(axis=2)[0], (links * rates[None, :, :, None]).sum(axis=1)[1]
     paid: FloatArray = (taken[:, :, None] + sent[:, None, :])[:-2]
     return paid
@@ -205,7 +205,7 @@ W = TypeVar("W")
 
 
 def shared_layers(instance: FlowInstance) -> float:
-    """Largest flow that the layers of all devices can carry if links have no limits [requests/s]."""
+    """Upper bound on the flow: every layer must be carried by some devices; links have no limits [requests/s]."""
     capacity = np.array(instance.capacity[instance.kind])
     layers = np.arange(instance.layers + 1)
     low, high = 0.0, float((capacity * layers).max(axis=1).sum() / instance.layers)
@@ -221,7 +221,7 @@ def shared_layers(instance: FlowInstance) -> float:
 
 
 def ends(instance: FlowInstance) -> float:
-    """Largest flow that devices can receive from the source, or pass to the sink [requests/s]."""
+    """Upper bound on the flow from the links of the source, and of the sink [requests/s]."""
     n, fastest = instance.n, instance.capacity.max(axis=1)[instance.kind]
     sides = instance.rates[n + SOURCE, :n], instance.rates[:n, n + SINK]
     return min(float(np.minimum(side, fastest).sum()) for side in sides) * (1 + _SAFE)
@@ -405,7 +405,7 @@ def bound_ticks(
 
 
 def _numbers(families: list[list[int]], counts: Counts) -> list[int]:
-    """Indices of devices for a group that takes `counts` devices from each family of interchangeable ones."""
+    """Indices of a group's devices: the first `counts` devices of each family of interchangeable ones."""
     return [i for family, count in zip(families, counts, strict=True) for i in family[:count]]
 
 
@@ -486,7 +486,11 @@ def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow
 def _excluded(
     inside: FlowInstance, bracket: Bracket, flow: float, by_halves: bool, deadline: Deadline
 ) -> Bracket | None:
-    """The bracket with weights that exclude `flow` or, `by_halves`, a flow little above it; None without weights."""
+    """The bracket with weights that exclude a flow not far above `flow`; None without such weights.
+
+    With `by_halves`, bisection looks for the least flow that weights exclude; without, only `flow` with a small margin
+    is tried.
+    """
     low, high, excluded = flow, -bracket.order, None
     for step in range(_HALVES if by_halves else 1):
         above = low * (1 + _CLOSE_TICK) if step == 0 else (low + high) / 2
@@ -510,7 +514,7 @@ def _bracket(instance: FlowInstance, ticks: dict[int, list[float]], in_flight: i
 
 
 def _inside(instance: FlowInstance, ticks: dict[int, list[float]], bracket: Bracket) -> FlowInstance:
-    """Relaxed question of a bracket, without steps: the most that each device serves with any of its ticks."""
+    """Relaxed question of a bracket: each device has its largest capacity at any of the bracket's ticks."""
     times = ticks[bracket.in_flight]
     return instance.at(bracket.in_flight, times[bracket.first], times[bracket.last])
 

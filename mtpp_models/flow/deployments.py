@@ -31,7 +31,7 @@ _MOST_VECTORS = 100_000
 
 @dataclass
 class _Fleet:
-    """The best deployment on some of the servers, from which larger deployments are put together."""
+    """Chains on some of the servers, the fastest known there; larger deployments are sums of fleets."""
 
     rate: Fraction  # tokens in a picosecond
     sites: tuple[tuple[Chain, ...], ...] = ()  # for each site, its chains
@@ -44,7 +44,7 @@ class _Fleet:
 
     @property
     def joined(self) -> _Fleet:
-        """The same chains, all at one site."""
+        """The same chains as a single site: chains of one site share servers."""
         return _Fleet(self.rate, (sum(self.sites, ()),)) if self.sites else self
 
 
@@ -207,7 +207,7 @@ class _DeploymentSearch:
 
 @dataclass
 class _Pools:
-    """A pair of pools: chains that process prompts, and chains that decode."""
+    """Two fleets on separate devices: chains that process prompts, and chains that decode."""
 
     prompts: _Fleet
     tokens: _Fleet
@@ -313,7 +313,7 @@ def _sites(question: DeploymentInstance, fleet: _Fleet) -> tuple[tuple[Site, int
 
 
 def _short(rate: Fraction) -> Fraction:
-    """A rate rounded up to a fraction with a short denominator, by a relative error below 1e-12, for files."""
+    """A rate rounded up, by a relative error below 1e-12, to a fraction that is short in files."""
     return Fraction(10**6, math.floor(10**6 / rate)) if rate > 0 else rate
 
 
@@ -333,7 +333,7 @@ def _alone(counts: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _filled(fleets: dict[tuple[int, ...], _Fleet], counts: Sequence[int]) -> _Fleet:
-    """A deployment of fleets side by side, greedily: the fastest per server as often as servers are left, and so on."""
+    """A deployment that fills the servers greedily with fleets, those with the highest rate per server first."""
     total, rest = _NOTHING, list(counts)
     for vector in sorted(filter(any, fleets), key=lambda key: fleets[key].rate / sum(key), reverse=True):
         while all(n <= free for n, free in zip(vector, rest, strict=True)):

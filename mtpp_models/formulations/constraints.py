@@ -237,8 +237,8 @@ def add_overflow(
 ) -> pyo.Var | dict[int, float]:
     """Add (2), the time to stream the bytes that do not fit; nothing is added where the memory is infinite.
 
-    A superblock of several blocks has the memory of all of them, less their buffers as far as they fit. The largest
-    need of its nodes counts once.
+    A superblock of several blocks has the memory of all of them, less one activation buffer each. Of the needs of its
+    nodes, the largest counts once.
 
     Returns
     -------

@@ -319,7 +319,7 @@ _TOLERANCE, _PATIENCE = 1e-6, 20.0
 
 
 class ExcludedPartitionError(InputError):
-    """Error of a formulation that claims to be a bound but excludes a partition; `excludes` describes the partition."""
+    """A formulation claims to be a bound but excludes a feasible partition, which `excludes` describes."""
 
     def __init__(self, excludes: str) -> None:
         self.excludes = excludes
@@ -521,9 +521,9 @@ class Formulation:
 def _solutions(
     instance: Instance, prepared: PreparedModel, results: Sequence[CaseResult], solver: Solver
 ) -> tuple[list[Partition], bool]:
-    """Partitions of the solutions of an exact model, and whether an optimum of it is one of the question.
+    """Feasible partitions from the solutions of an exact model, and whether its optimum is that of the question.
 
-    What fits by the tolerances of the solver alone, or by times that are capped, is none.
+    A solution is none if it fits only by the solver's tolerances, or is cheap only because times are capped.
     """
     partitions, optimal = [], True
     for result in results:
@@ -563,7 +563,7 @@ def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) 
 def _combined(
     prepared: PreparedModel, results: Sequence[CaseResult], floor: float, margin: float
 ) -> tuple[float, float, bool]:
-    """The least bound of all cases, how far further solving could raise it, and whether it is final."""
+    """The least bound over all cases, a bound on what more time could prove, and whether the result is final."""
     finished = len(results) == len(prepared.cases)
     # A case that was not started has proved nothing beyond *simple*.
     proved = min((prepared.cutoff, *(result.bound for result in results))) if finished else floor

@@ -200,7 +200,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def most_moved(self) -> FloatArray:
-        """(T,) sum of the transfer times of all tensors on each kind [unit]."""
+        """(T,) transfer time of all tensors together on each kind [unit], by which receiving or sending is bounded."""
         if self.pair_times is None:
             return self.cut_times.sum(axis=1)
         return np.full(self.instance.kinds, self.pair_times.max(axis=(1, 2)).sum())
@@ -212,7 +212,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def excess_rates(self) -> list[float]:
-        """(T,) time of each unit held beyond `spares` on each of T kinds [unit]; 0 where overflow does not count."""
+        """(T,) time [unit] of each unit of bytes beyond `spares` on a kind; 0 where overflow does not count."""
         return [
             self._bytes / rate / self.unit if alone.has_overflow else 0.0
             for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True)
@@ -225,7 +225,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def whole_load(self) -> float:
-        """Sum of all held and shared bytes and the largest need of a node, in the unit of `held_time`."""
+        """Load of one block with all nodes: held bytes, shared bytes and the largest need, as in `held_time`."""
         return math.fsum([*self.held_time, *self.shared_time, max(self.need_time)])
 
     @property
@@ -234,11 +234,12 @@ class ScaledKinds(ScaledInstance):
         return any(alone.leaves_out_overflow for alone in self.of_kinds)
 
     def exceeding(self, t: int, s: int) -> float:
-        r"""Largest amount by which the cost on kind t of a block on kind s exceeds the bottleneck: U_ts of the model.
+        r"""Largest excess over the bottleneck of the cost on kind t of a block that is on kind s: U_ts of the model.
 
-        All nodes and tensors take :math:`U_t`, as a block moves a tensor once. Where nothing takes
-        more than :math:`\rho` times as long, that is at most :math:`(1 - 1/\rho)\,U_t` and, of answers that are no
-        worse than a known one, :math:`\rho - 1` times its bottleneck. With rates for pairs both move as much.
+        Two bounds hold. All nodes and tensors together take :math:`U_t` on kind t, as a block moves a tensor once. If
+        no node or tensor takes more than :math:`\rho` times as long on t as on s, the excess is at most :math:`(1 -
+        1/\rho)\,U_t` and, in answers that are no worse than a known one, at most :math:`\rho - 1` times its bottleneck.
+        With rates for pairs, transfers take equally long on both.
         """
         of_t, of_s = self.works[t], self.works[s]
         if self.pair_times is None:
@@ -253,7 +254,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def _bytes(self) -> float:
-        """Bytes that count as 1 in memory rows: those that the slowest link moves in a unit, or the largest memory."""
+        """Number of bytes that is 1 in rows on memory: sent in a unit by the slowest link, or the largest memory."""
         limits = [kind.memory for kind in self.instance.machines.kinds if math.isfinite(kind.memory)]
         if self.instance.platform.fit:
             return max(limits, default=1.0)

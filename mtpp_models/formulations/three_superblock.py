@@ -95,7 +95,7 @@ def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, c
 
 
 def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]) -> tuple[Case, ...]:
-    """A case for each kind of device: its cheapest block whose work is at least the kind's share of the total."""
+    """A case for each kind of device: a block on it does at least the kind's share of the total work."""
     weights = _shares(data)
 
     def middle(partition: Partition) -> IntArray:
@@ -111,7 +111,7 @@ def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]
 
 
 def _shares(data: ScaledKinds) -> FloatArray:
-    """(T, n) works weighted by speed, relative to the least total work of a block on each kind."""
+    """(T, n) least weighted work of each node, in multiples of what some block on each kind must hold."""
     shares = speed_shares(data.instance)
     least = (shares[:, None] * data.instance.finite_works).min(axis=0)
     needed = shares / float(np.array(data.instance.machines.counts) @ shares) * least.sum()

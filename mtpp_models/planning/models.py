@@ -93,7 +93,7 @@ class Channel(NamedTuple):
 
 
 class StageNetwork(NamedTuple):
-    """Possible stages and channels, as arcs and nodes of a network whose paths are plans."""
+    """Possible stages and channels as arcs and nodes of a network; its paths are plans."""
 
     stages: list[StagePrice]
     channels: list[Channel]
@@ -453,7 +453,7 @@ def _paths(name: str, data: ScaledTraining, network: StageNetwork) -> pyo.Concre
 
 
 def _grouped(items: Iterable[Item], keys: Callable[[Item], Iterable[Key]]) -> dict[Key, list[Item]]:
-    """The items by each of their keys."""
+    """Mapping from each key to the items that have it; an item may have several keys."""
     groups = defaultdict(list)
     for item in items:
         for key in keys(item):

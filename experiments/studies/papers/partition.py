@@ -82,7 +82,7 @@ class PartitionRuns:
         self.jobs = list(jobs.values())
 
     def keys(self, item: str) -> set[str]:
-        """Keys of the runs behind an item."""
+        """Keys of the runs that a table or figure (`item`) of the paper needs."""
         return set(self._keys.get(item, ()))
 
     def _jobs(self, row: Row) -> Iterator[PartitionJob]:
@@ -246,7 +246,7 @@ class PartitionMeasures:
         return self._frames[item]
 
     def _grid(self, item: str, *, later: bool = False) -> Grid | None:
-        """Grid of an item; with `later`, with the highest values that its bounds could reach."""
+        """Grid of a table or figure; with `later`, from the highest values that unfinished bounds could reach."""
         if (item, later) not in self._grids:
             try:
                 frame = self.frame(item)
@@ -257,7 +257,7 @@ class PartitionMeasures:
         return self._grids[item, later]
 
     def _later(self, item: str) -> pd.DataFrame:
-        """Runs of an item with each unfinished bound replaced by the highest value that it could reach.
+        """Runs of a table or figure, with each unfinished bound replaced by the highest value that it could reach.
 
         That is the cost of the best partition, or of a solution of the method's own program.
         """
@@ -295,7 +295,7 @@ class PartitionMeasures:
         return Measured(_part((logs, logs, reached), clusters), len(logs), len(set(clusters)), parts)
 
     def _order(self, number: PaperNumber, grid: Grid) -> list[Part]:
-        """Ratios of the pairs of rows that a number puts in order, the smaller over the larger."""
+        """For each pair of rows that a number puts in order, the ratio of the smaller to the larger value."""
         k, parts, later = _k(number), [], self._grid(number.item, later=True)
         for smaller, larger in _pairs(number):
             if smaller in grid.labels and larger in grid.labels and later is not None:
@@ -308,7 +308,7 @@ class PartitionMeasures:
 
     @cached_property
     def _is_regal(self) -> bool:
-        """Whether random-1 has the paper's means on all graphs of the folder."""
+        """Whether the graphs of the folder are the paper's: the heuristic random-1 has the paper's means on them."""
         runs = (run for run in self._runs if run["key"] in self._study.fingerprint)
         try:
             return is_regal(heuristic_grid(run_frame(runs)))
@@ -317,7 +317,7 @@ class PartitionMeasures:
 
 
 def is_regal(grid: Grid) -> bool:
-    """Whether the means of random-1 over all graphs are within 0.01 of the paper's in each of its columns."""
+    """Whether the means of the heuristic random-1 over all graphs are within 0.01 of the paper's in each column."""
     return all(
         (grid.questions["k"] == _k(number)).any()
         and abs(float(np.exp(np.mean(grid.of(_SHOWN, _k(number))[0]))) - float(number.value)) <= _FINGERPRINT
@@ -350,9 +350,9 @@ def _k(number: PaperNumber) -> int:
 
 
 def _pairs(number: PaperNumber) -> list[tuple[str, str]]:
-    """Pairs of rows that the paper puts in order: each number's row with those of the next larger number.
+    """(smaller, larger) rows that the paper puts in order: the number's row and those with the next larger number.
 
-    A bound above 1 also says that it is higher than *simple*.
+    A bound above 1 in Table 2 is also larger than *simple*.
     """
     column = [entry for entry in numbers() if entry[:2] == number[:2] and entry.column == number.column]
     value = Decimal(number.value)

@@ -147,7 +147,7 @@ class Part:
 
     @classmethod
     def of(cls, means: Means, to: Callable[[float], float] = float, text: str = "", **more: Any) -> Part:
-        """The first of several means with its interval, in another unit."""
+        """A part from the first of several means and its interval, both converted by `to`."""
         value, low, high = (to(float(end[0])) for end in means[:3])
 
         def at(level: float) -> tuple[float, float]:
@@ -179,7 +179,7 @@ class Measured:
 
     @property
     def deciding(self) -> Sequence[Part]:
-        """The parts on which the verdict rests."""
+        """The parts of the measurement on which the verdict rests."""
         return self.parts if self.parts is not None else [self.part] if self.part else []
 
 

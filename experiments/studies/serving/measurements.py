@@ -60,7 +60,7 @@ class Measurement:
 
     @cached_property
     def question(self) -> DeploymentInstance:
-        """Its devices as one server."""
+        """Question of deployment for the measured devices, as one server."""
         servers = StatedServers(self.device, self.tp * self.pp).servers()
         kv = "bf16" if self.weights == "bf16" else "fp8"
         return DeploymentInstance(
@@ -116,7 +116,7 @@ def model_named(name: str) -> Transformer:
 
 
 def measurements(path: Path = PUBLISHED) -> list[Measurement]:
-    """All rows of a file."""
+    """The published measurements in a CSV file, in its order."""
     with path.open(encoding="utf-8", newline="") as file:
         return [
             Measurement(

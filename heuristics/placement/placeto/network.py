@@ -66,19 +66,20 @@ def tensors(question: PlacementArrays) -> GraphTensors:
 class Placeto(nn.Module):
     """Logits of the devices for a node, from embeddings of it and of its ancestors, descendants and all others as sets.
 
-    A set S adds ``h(sum of l(x_u) over u in S)`` with two perceptrons of its own. All sums are divided by the root of
-    their number of terms, since plain sums grow without limit. Perceptrons are as wide as in the released code.
+    A set S contributes ``h(sum of l(x_u) over u in S)``, where h and l are two perceptrons for this set. All sums are
+    divided by the root of their number of terms, since plain sums grow without limit. Perceptrons are as wide as in the
+    released code.
 
     Parameters
     ----------
     devices : int
-        The number of devices is fixed.
+        Number of devices, which is fixed.
     width : int
         Width of an embedding in each direction; 0 for the number of features of a node.
     rounds : int
         Rounds of message passing; 0 is the ablation "partitioner".
     pooled : bool
-        Whether the three sets are summed apart; otherwise, the ablation "aggregator".
+        Whether there is a sum for each of the three sets; otherwise, the ablation "aggregator".
     outer : bool
         Whether sums pass the functions h; otherwise, they are used as they are.
     timed : bool
@@ -128,9 +129,9 @@ class Placeto(nn.Module):
         return tensors(question)
 
     def observe(self, environment: Environment) -> Observation:
-        """The changing data on which the logits of this step depend, as a copy: all but `context`.
+        """A copy of the data of this step that change from step to step; the rest is in `context`.
 
-        (e,) current node, and (e, n, features) cost, output, visited, current, start after this node, device.
+        (e,) current node, and (e, n, features): cost, output, visited, current, start after this node, device.
         """
         graph, node = environment.question.instance.graph, environment.node
         visited = np.zeros(graph.n)

@@ -55,8 +55,8 @@ class Best:
 def optimise(instance: PlacementInstance, rng: np.random.Generator, limits: Limits | None = None) -> Placement:
     """Train the published network for this graph alone; return the best placement met in training, or one device.
 
-    An evaluation is a simulation. Without a limit it trains on 4000 episodes, which takes minutes at 100 nodes.
-    This is "Placeto optimised" (Addanki et al., NeurIPS 2019).
+    An evaluation is a simulation. Without a limit it trains on 4000 episodes, which takes minutes at 100 nodes. This is
+    "Placeto optimised" (Addanki et al., NeurIPS 2019).
 
     Raises
     ------
@@ -83,8 +83,9 @@ def zero_shot(
 ) -> Placement:
     """Run a trained network for eight episodes of two sweeps each; return the best placement of all their steps.
 
-    Two start with no node placed, two with all on device 0, and one of either two draws its devices. Four start at
-    random. All but those two take the likeliest devices. The answer is no worse than one device.
+    Two episodes start with no node placed, two with all nodes on device 0, and four at random. One of each of the first
+    two pairs draws its devices at random by the network's probabilities; all other episodes take the likeliest devices.
+    The answer is no worse than one device.
 
     An evaluation is a simulation; a node takes at most sixteen. Once a limit is reached, the remaining nodes stay where
     they are.

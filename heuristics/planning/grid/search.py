@@ -93,7 +93,7 @@ _Runs = tuple[tuple[int, int], ...]
 
 
 class Fitting:
-    """Chooses what plans of one setting recompute to fit into memory; results are cached."""
+    """Chooses modes of recomputation with which plans of one setting fit into memory; results are cached."""
 
     def __init__(self, question: GridInstance, setting: Setting) -> None:
         self.question, self.setting = question, setting
@@ -104,7 +104,7 @@ class Fitting:
     def modes(self, cuts: tuple[int, ...], tensor: tuple[int, ...], part: float = 1.0) -> tuple[str, ...] | None:
         """(L,) modes of recomputation with which each group fits into a fraction of memory; None if one does not.
 
-        An interleaved group keeps microbatches of all its stages; here all have as many, so that it may need more.
+        An interleaved group is assumed to keep as many microbatches of each of its stages, which is an upper bound.
         """
         S, runs = len(tensor), tuple(pairwise(cuts))
         v, modes = len(runs) // S, np.empty(cuts[-1], dtype=object)
@@ -120,7 +120,7 @@ class Fitting:
         return tuple(modes.tolist())
 
     def least(self, cuts: tuple[int, ...], tensor: tuple[int, ...], modes: tuple[str, ...]) -> float:
-        """Lower bound on the time of a plan: all passes of a group, and those before it that cannot overlap [s]."""
+        """Lower bound on the time of a plan [s]: all passes of a group, and one microbatch in the groups before it."""
         S, times = len(tensor), np.zeros(len(cuts) - 1)
         for n, (begin, end) in enumerate(pairwise(cuts)):
             menus = self.menus(tensor[n % S])
@@ -276,7 +276,7 @@ class GridSearch:
     def offer(self, sketch: Sketch, ceiling: float = 0.0) -> float:
         """Check and simulate a plan; return its time, infinite if it is infeasible [s].
 
-        From `ceiling` on, and that of the search, the time of a plan of no use is a lower bound, and not simulated.
+        A plan that cannot improve on `ceiling` or the search is not simulated: its time is then a lower bound.
         """
         ceiling = max(ceiling, self.ceiling, self._useful)
         time = min(
@@ -289,7 +289,7 @@ class GridSearch:
         return time
 
     def _least_of_no_use(self) -> float:
-        """Time from which on a plan is neither changed nor shown beside the best [s]."""
+        """Time above which a plan is neither improved further nor shown beside the best plan [s]."""
         of_degrees: dict[tuple[Setting, tuple[int, ...]], float] = {}
         for (setting, tensor, _), (time, _) in self.met.items():
             of_degrees[setting, tensor] = min(time, of_degrees.get((setting, tensor), np.inf))
@@ -297,7 +297,7 @@ class GridSearch:
         return max(np.inf if len(times) < number else sorted(times)[number - 1] for times, number in ranked)
 
     def _time(self, sketch: Sketch, ceiling: float) -> float:
-        """Time of a plan, infinite if it does not fit, a bound from `ceiling` on [s]; the best plan is kept."""
+        """Time of a plan [s], infinite if it does not fit, a lower bound from `ceiling` on; keeps the best plan."""
         key = sketch.setting, sketch.cuts, sketch.tensor, sketch.modes
         if self.times.get(key, -np.inf) < self.ceiling:
             time, plan = self._plan(sketch, ceiling)
@@ -309,9 +309,9 @@ class GridSearch:
         return self.times[key]
 
     def _plan(self, sketch: Sketch, ceiling: float = np.inf) -> tuple[float, GridPlan | None]:
-        """The plan in the fastest of the `PLACINGS` that the runtime has, and its time [s].
+        """The plan, placed as is fastest of the `PLACINGS` that the runtime has, and its time [s].
 
-        None with a lower bound if that is `ceiling` or more, infinite if it does not fit.
+        If the time is `ceiling` or more, None and a lower bound; if the plan does not fit, None and infinity.
         """
         fastest, time = None, np.inf
         plans = [(least_step(plan), plan) for plan in built(self.question, sketch, self.runtime)]
@@ -325,7 +325,7 @@ class GridSearch:
     def offer_stages(
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
     ) -> float:
-        """As `offer`, with the least recomputation; infinite if the time cannot be below `ceiling`."""
+        """As `offer`, with the least recomputation that fits; infinite if the time cannot be below `ceiling`."""
         fitting, before, shape = self.fitting(setting), None, (setting, tensor, len(cuts))
         for part in _PARTS[self._parts.get(shape, 0) :] if len(cuts) > len(tensor) + 1 else (1.0,):
             modes = fitting.modes(cuts, tensor, part)
@@ -344,7 +344,7 @@ class GridSearch:
         return np.inf
 
     def fitting(self, setting: Setting) -> Fitting:
-        """Recomputation for plans of a setting."""
+        """The cached `Fitting` of a setting."""
         return self._fittings.setdefault(setting, Fitting(self.question, setting))
 
     @property
@@ -353,7 +353,7 @@ class GridSearch:
         return min(self.limit, np.inf if self.best is None else self.best.time)
 
     def of_other_degrees(self) -> list[GridPlan]:
-        """The best plans of other combinations of degrees, ZeRO stage and microbatch size, `shown` with the best."""
+        """The best plans with other degrees, ZeRO stage or microbatch size than the best plan: `shown` - 1 at most."""
         plans: list[GridPlan] = []
         seen = set[object]() if self.best is None else {_degrees(self.best)}
         for _, sketch in sorted(self.met.values(), key=lambda pair: pair[0]):
@@ -366,7 +366,7 @@ class GridSearch:
         return plans
 
     def say(self, phase: str) -> None:
-        """Report the phase that has ended."""
+        """Report to the listener that a phase has ended, with the best time so far."""
         if self.tell is not None:
             self.tell(phase, self.ceiling)
 
@@ -438,7 +438,7 @@ def _first(search: GridSearch) -> list[tuple[float, Sketch]]:
 
 
 def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
-    """Search each setting that may contain the best plan, the one with the least even share of work first."""
+    """Search each setting that may contain the best plan, in the order of the even share of work."""
     works = [even_work(search.question, *pair) for pair in settings]
     for i in np.argsort(works, kind="stable").tolist():
         if search.over or works[i] >= search.ceiling:
@@ -492,7 +492,7 @@ def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Set
 
 
 def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays) -> None:
-    """Try all plans of a small setting, else the best few of the dynamic program."""
+    """Try all plans of a small setting; of a large one, the best few plans of the dynamic program."""
     question = search.question
     every = every_plan(question, arrays, setting)
     if every is not None:

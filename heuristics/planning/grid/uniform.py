@@ -62,10 +62,10 @@ def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) ->
 
 
 def least_step(plan: GridPlan) -> float:
-    """Lower bound on the time of a plan: all passes of a group, and what others run before and after them [s].
+    """Lower bound on the time of a plan [s]: all passes of a group, and those that others must run before or after.
 
-    In turns also as `mtpp_models.planning.grid` has it: a microbatch passes all stages, and between its last passes in
-    a group are most of the other passes there.
+    For interleaved plans also the bound of `mtpp_models.planning.grid`: one microbatch passes all stages, and the group
+    runs most passes of the other microbatches before its last pass.
     """
     S, v, M = plan.groups, plan.turns, plan.microbatches
     forward, backward, sent, after = plan.forward_time, plan.backward_time, plan.transfer_time, plan.after_time
@@ -86,8 +86,9 @@ def least_step(plan: GridPlan) -> float:
 def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
     """Cuts into stages with equal numbers of the most frequent layers, one more in the first stages.
 
-    What comes before and after the most frequent layers is part of the first and the last stage. If that is more than
-    half of all layers, or these are fewer than the stages, all layers count as equal. None if there are fewer layers.
+    Layers before and after the most frequent ones join the first and the last stage. If these are more than half of all
+    layers, or the most frequent layers are fewer than the stages, all layers count as equal. None if there are fewer
+    layers than stages.
     """
     begin, end = _most_frequent(chain)
     if 2 * (end - begin) < chain.n or end - begin < stages:
@@ -99,10 +100,10 @@ def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=1 << 12)
 def regular_cuts(chain: ConfiguredChain, stages: int) -> tuple[tuple[int, ...], ...]:
-    """Simple cuts: the parts before and after the most frequent layers get stages of their own.
+    """Simple cuts, each a tuple of layer indices: equal numbers of layers in all stages, up to one.
 
-    The other stages have equal numbers of layers, one more in the first ones or in the last ones; or all layers count
-    as equal.
+    The additional layer is in the first or in the last stages. Either all layers count as equal, or the layers before
+    and after the most frequent ones are in the first and the last stage, or in stages of their own.
     """
     every: dict[tuple[int, ...], None] = {}
     for begin, end in (_most_frequent(chain), (0, chain.n)):
@@ -132,7 +133,7 @@ def _most_frequent(chain: ConfiguredChain) -> tuple[int, int]:
 
 
 class _Sums:
-    """Prefix sums of costs over layers that use the same mode of recomputation where they can."""
+    """Prefix sums of costs over layers; layers use one mode of recomputation if they have it, else none."""
 
     def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
         ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in chain.kinds.values()}
@@ -155,8 +156,8 @@ class _Sums:
 def uniform_sketches(question: GridInstance, settings: Sequence[tuple[Setting, GridArrays]]) -> Iterator[Sketch]:
     """Uniform plans that may fit, of all tensor degrees and numbers of groups and turns, the least estimate first.
 
-    Interleaved plans that do not fit without recomputation come once, without modes of recomputation. A plan is
-    estimated once its bound is below the estimates of all plans that are still to come.
+    Turns are the stages of each group. An interleaved plan that fits only with recomputation comes once, with its modes
+    still to be chosen. Plans are estimated lazily, in the order of their lower bounds.
     """
     if not settings:
         return
@@ -174,7 +175,7 @@ def uniform_sketches(question: GridInstance, settings: Sequence[tuple[Setting, G
 
 
 def _shapes(question: GridInstance, arrays: GridArrays, setting: Setting) -> FloatArray:
-    """(n, 5) lower bound on the estimate [s], turns, tensor degree, groups, and index of a mode of uniform plans."""
+    """(n, 5) rows of uniform plans: lower bound of the estimate [s], turns, tensor degree, groups, index of a mode."""
     chain, fixed, servers = question.chain(setting.micro_batch), question.fixed, question.servers
     D, M = setting.pipelines * setting.context, question.global_batch // (setting.pipelines * setting.micro_batch)
     modes, degrees = np.arange(len(question.modes)), arrays.degrees
@@ -207,14 +208,14 @@ def _shapes(question: GridInstance, arrays: GridArrays, setting: Setting) -> Flo
 
 @lru_cache(maxsize=64)
 def _turns_and_groups(layers: int) -> tuple[IntArray, IntArray]:
-    """Turns and groups of all shapes of plans with at most `layers` stages."""
+    """(m,) turns (stages of each group) and (m,) groups of all uniform plans with at most `layers` stages."""
     pairs = [(v, S) for v in range(1, layers + 1) for S in range(1, layers // v + 1)]
     turns, groups = np.array(pairs).T
     return turns, groups
 
 
 def _sketch(question: GridInstance, setting: Setting, v: int, t: int, S: int, mode: int) -> Sketch | None:
-    """The uniform plan of this shape; None if it cannot fit."""
+    """The uniform plan with v turns, tensor degree t, S groups and this mode; None if it cannot fit."""
     chain, degrees = question.chain(setting.micro_batch), (t, setting.context, setting.expert)
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     cuts = even_cuts(chain, S * v)
@@ -242,7 +243,7 @@ def _differences(sums: FloatArray) -> FloatArray:
 def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_each: float) -> bool:
     """Whether each group may fit, by a lower bound on the bytes that it keeps.
 
-    An interleaved group keeps at least the microbatches before its first backward pass: S of each turn but the last.
+    An interleaved group is counted with the microbatches before its first backward pass: S of each turn but the last.
     """
     stages = np.arange(len(cuts) - 1, 0, -1)
     S = len(stages) // v
@@ -254,7 +255,7 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_e
 def _estimate(
     sums: _Sums, cuts: IntArray, t: int, S: int, v: int, M: int, question: GridInstance, setting: Setting
 ) -> float:
-    """Estimated time of a step in the better of the `PLACINGS`; transfers count unless pipelines hide them [s]."""
+    """Estimated time of a step in the better of the `PLACINGS`, with the transfers that pipelines do not hide [s]."""
     servers, width = question.servers, t * setting.context
     all_near = S * setting.pipelines * width <= servers.size
     beside = max(1, servers.size // (S * width))  # whole pipelines in a server

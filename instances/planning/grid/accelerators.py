@@ -126,7 +126,7 @@ def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Consta
 
 
 def basis(device: Accelerator) -> str:
-    """The measured steps on which the times of a device rest, in words."""
+    """Text that says on which measured device the estimated times of a device rest."""
     if device.name in MEASURED:
         return f"estimated for {device.name}"
     return f"estimated for {device.name} by constants of {device.generation.removesuffix('-500W')}, not calibrated"

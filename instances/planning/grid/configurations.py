@@ -93,7 +93,7 @@ class ConfiguredLayer:
 
     @property
     def recomputes(self) -> bool:
-        """Whether some configuration recomputes everything."""
+        """Whether some configuration recomputes the whole forward pass."""
         return any(way.recompute == FULL for way in self.configurations)
 
     def modes(self, degrees: Degrees) -> tuple[Configuration, ...]:

@@ -66,9 +66,9 @@ class Clockwork:
     link : float
         Bandwidth to the other devices of its server [bytes/s].
     constants : Constants
-        Constants of the type of numbers; `gemm` holds for 16-bit products unless `eight` is given.
+        Constants for this number type; `gemm`, the reached fraction of the peak, is for 16-bit products.
     eight : float, optional
-        Part of the 8-bit peak that products of layers reach, whose inputs are made of 16 bits first.
+        Fraction of the 8-bit peak that products in layers reach; their inputs are cast from 16 bits before.
     longer : float
         Factor on all times, such as for a step on many devices.
     """
@@ -91,7 +91,7 @@ class Clockwork:
         return self.longer * number * (2 * m * n * k / (peak * k / (k + _SHORT_SUM) * useful) + _LAUNCH)
 
     def cast(self, product: Product) -> float:
-        """Time to make 8-bit inputs of the forward pass, and their transposes, of 16-bit numbers [s]."""
+        """Time to cast the inputs of an 8-bit product, and their transposes, from 16 bits in the forward pass [s]."""
         if not product.eight or self.eight is None:
             return 0.0
         return self.moved(_CAST * product.number * product.m * product.k, 0)
@@ -285,14 +285,14 @@ class LayerCosts:
         return self.micro_batch * self.sequence / cp
 
     def _widened(self, cp: int, t: int) -> tuple[float, float]:
-        """Seconds to map a table of another width to that of the layers, and input bytes; zeros if equal."""
+        """Seconds to map token embeddings to the width of layers, and bytes read; (0, 0) if the widths are equal."""
         model, tokens = self.model, self._tokens(cp) / t
         if not model.widening:
             return 0.0, 0.0
         return self._product(tokens, model.hidden, model.table_width), self.width * tokens * model.table_width
 
     def _product(self, m: float, n: float, k: float) -> float:
-        """Time of a 16-bit matrix product of what comes before or after the layers [s]."""
+        """Time of a 16-bit matrix product outside the layers [s]."""
         return self.clock.product(Product(m, n, k, eight=False))
 
     def _joined(self, size: float) -> float:
@@ -457,7 +457,7 @@ def _layers(costs: LayerCosts, degrees: tuple[Degrees, ...]) -> list[ConfiguredL
 
 
 def _recomputed(plain: Configuration, mode: str, stored: float, working: float, again: float) -> Configuration:
-    """The configuration with the bytes and the extra seconds of a mode of recomputation."""
+    """The configuration under a mode of recomputation, which changes its bytes and adds `again` seconds."""
     return replace(
         plain,
         recompute=mode,

@@ -72,18 +72,18 @@ class Servers:
         return size / self.rate(inside=inside) + (0.0 if inside or not size else self.latency)
 
     def ring(self, ranks: int) -> float:
-        """Bandwidth of a ring through several servers with `ranks` devices in each, which use all cards."""
+        """Bandwidth of a ring through several servers with `ranks` devices in each, over all network cards [B/s]."""
         return min(self.inner, ranks * self.outer)
 
     def most_in_ring(self, width: int, tensor: int, pipelines: int) -> int:
-        """Most devices of a tensor rank in one server, for stages of `width` devices; 0 if one server may hold all."""
+        """Largest number of replicas of one tensor rank in a server; 0 if one server may hold all of them."""
         if width > self.size:
             return self.size // tensor
         beside = self.size // width
         return 0 if pipelines <= beside else width // tensor * (pipelines // -(-pipelines // beside))
 
     def has_room(self, tensor: int, context: int) -> bool:
-        """Whether a stage can lie in one server or in whole ones, with each tensor group in one."""
+        """Whether a stage fits into one server, or fills whole servers; each tensor group is in one server."""
         width = tensor * context
         return self.size % tensor == 0 and (width <= self.size or (width % self.size == 0 and width <= self.devices))
 

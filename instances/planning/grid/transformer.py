@@ -94,7 +94,7 @@ class LayerSizes:
 
     @property
     def gate(self) -> int:
-        """Values that multiply the outputs of attention."""
+        """Number of values that multiply the outputs of attention; 0 without a gate."""
         return 0 if isinstance(self.attention, LatentAttention) else self.attention.gate
 
     @property
@@ -132,7 +132,7 @@ class LayerSizes:
 
     @property
     def matrices(self) -> int:
-        """Number of matrices of a feed-forward network: 3 with a gate, 2 without."""
+        """Number of matrices of the feed-forward network: 3 with a gate, 2 without."""
         return 3 if self.feed.gated else 2
 
     @property

@@ -189,7 +189,7 @@ def _read(file: Path) -> Value:
 
 
 def _stored(file: Path, weights: str | Path | None) -> Stored:
-    """The weights beside a configuration, or those of a GGUF file with its other parts; `weights` names others."""
+    """The stored weights of a model: those at `weights` if given, else those beside its configuration."""
     return stored_weights(file.parent, file if weights is None and file.suffix.lower() == GGUF else weights)
 
 
@@ -335,13 +335,13 @@ def gguf_configuration(stored: Stored) -> Value:
 
 
 def _deciding(word: object) -> str:
-    """The field that an entry of `decoders.toml` names as deciding; empty if none decides."""
+    """The field that decides an entry of `decoders.toml`; empty if no field does."""
     text = word if isinstance(word, str) else ""
     return text.rpartition(" if ")[2] if " if " in text or "_" in text or text == "bias" else ""
 
 
 def _sizes(words: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields whose names depend on the model type, and those of latent attention and of dense layers."""
+    """Fields with names that depend on the model type, fields of latent attention, and number of dense layers."""
     sizes = {}
     for name, (word, usual) in _NAMED.items():
         field = words.get(word, usual)

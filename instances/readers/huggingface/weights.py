@@ -223,7 +223,7 @@ def _taken(folder: Path, models: Sequence[_Weights]) -> tuple[_Weights, list[str
 
 
 def _named(others: Iterable[_Weights]) -> list[str]:
-    """Sentences about files that are not weights of a model."""
+    """Sentences about weight files in the folder that are not the weights of a model."""
     why = {_ADAPTER: "an adapter, which does not count; merge it into the weights to count it"}
     return [f"{weights.name} is {why.get(weights.purpose, weights.purpose)}." for weights in others]
 
@@ -388,7 +388,7 @@ class Parts:
 
     @staticmethod
     def is_of_own_head(name: str) -> bool:
-        """Whether a tensor belongs to a classifier or similar head, or to the language-model head of an encoder."""
+        """Whether a tensor belongs to a classifier or similar head, or to an encoder's language-model head."""
         return bool(_OWN_HEAD.search(name)) and not _LAYER.search(name)
 
     @staticmethod
@@ -421,9 +421,10 @@ class Parts:
 
 
 def _decoder(modules: Mapping[str, Any], stored: Stored) -> str:
-    """How the names of a decoder's tensors begin: as those of its table of words and layers; empty if it is not clear.
+    """The prefix of the names of a decoder's tensors; empty if it is not clear.
 
-    A model of pictures or sound has more tensors beside it, by many names.
+    It is the prefix shared by the token embedding and the first layer; in models with images or sound, other tensors
+    have other prefixes.
     """
     table, layers = (path.rpartition(".")[2] for path in (modules["before"][0], modules["layers"]))
     names = [tensor.name for tensor in stored.tensors]
@@ -476,7 +477,7 @@ def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Call
 def stored_sizes(elements: dict[int, int], parts: Parts, stored: Stored) -> dict[int, tuple[int, int]]:
     """(stored bytes, number of parameters) of each part of the network.
 
-    The parts before and after the layers count as one if the tensors do not tell them apart.
+    Where the tensors before the layers cannot be told from those after them, both count as one part.
 
     Raises
     ------
@@ -530,7 +531,7 @@ def _fits(stored: Sequence[StoredTensor], count: int) -> bool:
 
 
 def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[ComputationGraph, list[str]]:
-    """The graph with the bytes that are loaded in addition to the network, and sentences about doubts."""
+    """The graph with the bytes of other modules that are loaded, such as towers; and sentences about doubts."""
     towers, heads, doubts = other_sizes(parts, stored)
     param_bytes = graph.param_bytes.copy()
     if towers:
@@ -541,7 +542,7 @@ def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[
 
 
 def other_sizes(parts: Parts, stored: Stored) -> tuple[int, int, list[str]]:
-    """Bytes of vision or audio towers, bytes of heads that the network lacks, and sentences about doubts."""
+    """Bytes of image or sound towers, bytes of heads that are no part of the graph, and sentences about doubts."""
 
     def size_of(is_of: Callable[[str], bool]) -> int:
         return sum(tensor.bytes for tensor in stored.tensors if is_of(tensor.name) and not tensor.shared)

@@ -119,7 +119,7 @@ def is_view(kind: str, domain: str) -> bool:
 
 
 def _is_listed(kind: str, domain: str) -> bool:
-    """Whether the tables of costs below hold for the domain of an operator."""
+    """Whether the tables of costs cover an operator of this kind and domain."""
     listed = _DOMAINS.get(domain, frozenset())
     return listed is None or kind in listed
 
@@ -362,12 +362,12 @@ class LiveNode:
 class Scope:
     """Graph or body of control flow, with access to the names of the graphs around it.
 
-    A node is constant if nothing that it reads varies with the inputs. The shape of a tensor is, as all are fixed.
+    A node is constant if nothing that it reads varies with the inputs. All shapes are fixed, so they are constant.
 
     Attributes
     ----------
     live : list of LiveNode
-        In the order of the file.
+        Nodes that depend on an input, in the order of the file.
     places : list of int
         Index of each live node among all nodes of the graph.
     wanted : set of str
@@ -407,7 +407,7 @@ class Scope:
         )
 
     def missing(self) -> Iterator[str]:
-        """Tensors whose shapes the cost needs, and which have none."""
+        """Yield names of tensors that have no shape although a cost depends on it."""
         for live in self.live:
             names = [name for name in live.node.output if name in self.wanted]
             yield from (name for name in (*names, *_operands(live.node)) if name and name not in self.types)
@@ -448,7 +448,7 @@ class Scope:
         return LiveNode(node, reads, weights, scopes)
 
     def _used_weights(self) -> frozenset[str]:
-        """Constants that are read by the nodes kept, and those that are outputs."""
+        """Constants that live nodes read, and constants that are outputs of the graph."""
         outputs = self._union([value.name for value in self.graph.output])
         return outputs.union(*(live.weights for live in self.live))
 

@@ -172,7 +172,7 @@ class _Cutter:
         return OnnxStage(block, model, tuple(zip(specs, senders, strict=True)), tuple(outputs))
 
     def _earlier(self, name: str, i: int, block: int) -> int:
-        """Block of node `i`, the producer of a tensor; refused if it is later than the block that reads the tensor."""
+        """Block of node `i`, which produces a tensor for `block`; an `InputError` if it is a later block."""
         if self._home[i] > block:
             raise InputError(
                 f"stage {block} reads '{name}' of the later stage {self._home[i]}; the partition is of another model."

@@ -51,14 +51,14 @@ _REMEDIES = {
 
 
 def with_remedy(error: Exception, scripted: bool) -> str:
-    """Kind of an error, the first line of its message, and advice."""
+    """Message about a failed export: the kind of error, the first line of its message, and advice."""
     line, whole = shorten(first_line(error), 200, placeholder=" …"), str(error)
     remedy = next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
     return f"{line.rstrip('.;')}; {_UNSCRIPTED if scripted else remedy}."
 
 
 def first_line(error: Exception) -> str:
-    """Kind of an error, and the first line of its message."""
+    """The kind of an error and the first line of its message, as one text."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 

@@ -119,7 +119,7 @@ class Turns:
         )
 
     def _reach(self, capacity: list[list[Fraction]]) -> int:
-        """Most layers with which a device has any capacity."""
+        """Largest number of layers with which some device has a positive capacity."""
         return max((c for row in capacity for c, rate in enumerate(row) if rate > 0), default=0)
 
     def _capacity(self, in_flight: int, low: float, high: float) -> list[list[Fraction]]:

@@ -92,7 +92,7 @@ def _components(instance: ExactFlow, flow: Fraction) -> list[list[int]]:
 
 
 def _ways(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
-    """For each kind and number of layers with a capacity: the part of the flow carried, and the weight per layer."""
+    """(part of the flow carried, weight per layer) of each kind and number of layers with a positive capacity."""
     return [
         (part_of(rate, flow), weights[t] / c)
         for t, row in enumerate(instance.capacity)

@@ -74,7 +74,7 @@ class Task:
 
     @property
     def alike(self) -> KindQuestion:
-        """The question restricted to the first kind; of equal devices this is the whole question."""
+        """The question on devices of the first kind alone; for equal devices this is the whole question."""
         return self.exact.kinds[0]
 
     def check(self, claim: Claim) -> Check:
@@ -246,7 +246,7 @@ def _ideals(task: Task, claim: Claim) -> Check:
 
 
 def _but_for_peaks(exact: ExactInstance) -> str:
-    """Text for a verdict that ignores peaks of memory, which only raise costs; empty if there are none."""
+    """Text for a verdict whose proof leaves out peaks of memory, which only raise costs; empty if there are none."""
     counts = exact.buffer is None and any(limit is not None for limit in exact.memory) and any(exact.need)
     return ", but for their peaks," if counts else ""
 
@@ -405,7 +405,7 @@ def _by_ideals(task: Task, stated: StatedImpossible) -> InfeasibilityCheck:
 def _room(exact: ExactInstance, kinds: Sequence[int], blocks: int) -> int | None:
     """Largest total bytes in `blocks` blocks on devices of these kinds; None if a device has no limit.
 
-    At least one block is not empty, so where no device has room for anything it is -1, which no bytes fit into.
+    At least one block holds nodes. If no device has room for them, even without bytes, the result is -1.
     """
     rooms: list[int] = []
     for t in kinds:

@@ -109,9 +109,10 @@ def frontier_bound(
 def _with(
     name: int, touched: Sequence[tuple[int, bool]], tensors: _Known
 ) -> dict[int, tuple[int | None, frozenset[int]]]:
-    """Names at tensors with the name of another node, which touches some of them, as producer or as reader.
+    """Names of producer and readers of each tensor, after node `name` is added to the tensors that it touches.
 
-    Where the producer has a name, there are readers exactly if the tensor is cut.
+    `touched` lists (tensor, whether the node produces it). A tensor with a named producer has named readers exactly if
+    it is cut.
     """
     marks = dict(tensors)
     for t, produces in touched:

@@ -183,9 +183,9 @@ def side_by_side(exact: KindQuestion, families: Sequence[Family]) -> tuple[KindQ
 
 
 def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
-    """A smaller question with the same optimum if peaks count only by the needs of single nodes.
+    """A smaller question with the same optimum, provided that a block's peak is the largest need of its nodes.
 
-    Nodes get new numbers; tensors without readers are removed. The list has the new number of each node.
+    Nodes are renumbered; tensors without readers are removed. The list has the new number of each node.
 
     Raises
     ------
@@ -390,13 +390,13 @@ def _is_too_large(exact: KindQuestion, clock: Clock) -> bool:
 
 
 def _sizes(exact: KindQuestion) -> list[list[int]]:
-    """Sizes of nodes, shared parameters and needs and, if peaks count, of tensors."""
+    """Bytes of nodes, of shared parameters, of needs of nodes and, where peaks depend on the order, of tensors."""
     live = exact.tensors if exact.runs_nodes else ()
     return [[*exact.params], [size for _, size in exact.shared], [*exact.need], [tensor.size for tensor in live]]
 
 
 def _whole_loads(exact: KindQuestion) -> tuple[list[list[int]], int, bool]:
-    """Sizes as in `_sizes`, and room, as integers in a common unit; and whether all sizes are integers in it."""
+    """Sizes as in `_sizes`, and the memory, in a common unit, rounded down; and whether nothing was rounded."""
     sizes = _sizes(exact)
     unit = math.gcd(*(size for values in sizes for size in values)) or 1
     total = sum(map(sum, sizes)) // unit

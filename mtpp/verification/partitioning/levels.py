@@ -100,7 +100,7 @@ def _largest_memories(exact: ExactInstance, limits: Sequence[int]) -> list[int]:
 
 
 class _Line(NamedTuple):
-    """A sum over the nodes of fronts that goal and memory limit."""
+    """A sum over the nodes of a front (those in the first blocks), which goal and memory limit."""
 
     added: _Table  # that a block adds to it; without the memory if that counts
     must: _Ints  # (L,) of what fronts must hold
@@ -109,7 +109,7 @@ class _Line(NamedTuple):
 
 
 class _Question:
-    """A relaxed question in whole units: nodes on their fastest kind, the largest memories, the fastest link."""
+    """A relaxed question in whole units: each node on its fastest kind, the largest memories, the fastest link."""
 
     def __init__(
         self,
@@ -163,11 +163,11 @@ class _Question:
 
     @property
     def is_path(self) -> bool:
-        """Whether each node of the path lies behind the one before."""
+        """Whether the nodes of the path are distinct, and each can be reached from the one before."""
         return all(u != v and self._behind(u)[v] for u, v in pairwise(self._path))
 
     def holds(self, node: int) -> bool:
-        """Whether fronts cannot hold what they must, so that there are no such blocks."""
+        """Whether no k blocks below the goal hold all nodes, as fronts could not hold what they must."""
         works, peak = self._surely(self._work, np.add), self._peak()
         resident, copies, surely_held = self._copies()
         must_hold, may_hold = self._sums(resident)
@@ -195,7 +195,7 @@ class _Question:
         return self._falls_short(lines, impossible)
 
     def _falls_short(self, lines: Sequence[_Line], impossible: _Bools) -> bool:
-        """Whether fronts, block by block, hold less than they must at all levels in the end."""
+        """Whether, adding block by block, fronts hold less than they must at every level for k blocks."""
         sums, room = [np.where(np.arange(self._size) == 0, 0, _NEVER) for _ in lines], 0
         for more in self._rooms:
             self._clock.raise_if_late()
@@ -221,7 +221,7 @@ class _Question:
         return self._depth[v], v
 
     def _levels(self) -> tuple[_Ints, _Ints]:
-        """(n,) levels from which fronts may hold each node, and must."""
+        """(n,) first level whose fronts may hold each node, and (n,) first level whose fronts must."""
         exact, last = self._exact, self._size - 1
         may, must = [1] * exact.n, [last] * exact.n
         for level, v in enumerate(self._path, 2):
@@ -233,20 +233,20 @@ class _Question:
         return np.array(may), np.array(must)
 
     def _surely(self, values: _Ints, combine: np.ufunc) -> _Table:
-        """Values of the nodes that a block from level to level surely holds, combined."""
+        """(L, L) reduction of `values` over the nodes that a block from level a to level b must hold."""
         by_level = np.zeros((self._size + 1, self._size), dtype=np.int64)
         combine.at(by_level, (self._may, self._must), values)
         return _behind_each(combine.accumulate(by_level, axis=1), combine)
 
     def _sums(self, values: _Ints) -> tuple[_Ints, _Ints]:
-        """Sums over the nodes that a front of each level must hold, and may hold."""
+        """(L,) sums over the nodes that fronts of each level must hold, and (L,) over those that they may hold."""
         sums = np.zeros((2, self._size), dtype=np.int64)
         for row, levels in zip(sums, (self._must, self._may), strict=True):
             np.add.at(row, levels, values)
         return np.cumsum(sums[0]), np.cumsum(sums[1])
 
     def _peak(self) -> _Table:
-        """Least peaks of blocks from level to level."""
+        """(L, L) least peaks of blocks from level a to level b."""
         if self._exact.buffer is not None:  # of a block between two levels, which is not empty
             return np.triu(np.full((self._size, self._size), self._need[0]), 1)
         peak = self._surely(self._need, np.maximum)
@@ -265,7 +265,7 @@ class _Question:
         return peak
 
     def _copies(self) -> tuple[_Ints, _Table, _Table]:
-        """Bytes that each node holds with copies of its chains, that blocks hold besides, and that they surely hold."""
+        """(n,) bytes of each node with copies of shared parameters; (L, L) further copies, and bytes surely held."""
         resident, rows = self._held.copy(), np.arange(self._size)
         besides, shared = np.zeros((2, self._size, self._size + 1), dtype=np.int64)
         for users, sent in zip(self._users, self._shared, strict=True):
@@ -284,7 +284,7 @@ class _Question:
         return resident, np.cumsum(besides, axis=1)[:, :-1], surely_held
 
     def _least_between(self, u: int, v: int) -> int:
-        """Least cost of a block with both nodes and all between them, by work and bytes; 0 without a path between.
+        """Least cost, by work and bytes, of a block with two nodes and all between; 0 without a path.
 
         It is at least the goal if such a block does not fit.
         """
@@ -298,7 +298,7 @@ class _Question:
         return self._goal if over and self._exact.fit else int(self._work[inside].sum() + over)
 
     def _last_readers(self, node: int) -> _Ints:
-        """Of each tensor from before a node of the path to behind it, the last reader there, or -1."""
+        """(t,) last reader behind `node` of each tensor made before it; -1 for other tensors."""
         last, turn = np.full(len(self._time), -1), self._may[node]
         for t, v in zip(self._read.tolist(), self._reader.tolist(), strict=True):
             maker = self._maker[t]
@@ -307,7 +307,7 @@ class _Question:
         return last
 
     def _far_work(self, far: _Bools, last_reader: _Ints, turn: int) -> tuple[_Ints, _Table]:
-        """Work of nodes with the tensors that count as work, and what of it blocks with the turn may not pay."""
+        """(n,) work with the tensors that count as work, and (L, L) what a block with the turn need not pay of it."""
         work, back = self._work.copy(), np.zeros((self._size + 1, self._size), dtype=np.int64)
         makers, readers, times = self._maker[far], last_reader[far], self._time[far]
         np.add.at(work, makers, times)
@@ -318,7 +318,7 @@ class _Question:
         return work, table
 
     def _passing(self, times: _Ints, turn: int) -> tuple[_Table, _Table]:
-        """Most of the tensors live at a node of the path in a block, sent or received; and those at the turn."""
+        """(L, L) largest sum of tensors live, sent or received at a node of the path, and (L, L) at the turn."""
         largest, at_turn = np.zeros((2, self._size, self._size), dtype=np.int64)
         for level, node in enumerate(self._path if self._in_order else (), 2):
             self._clock.raise_if_late()
@@ -336,7 +336,7 @@ class _Question:
         return largest, at_turn
 
     def _least_comm(self, times: _Ints) -> _Table:
-        """Least time of blocks from level to level to receive and send what fronts cut."""
+        """(L, L) least time that a block from level a to level b takes to receive and send tensors."""
         received, sent = np.zeros((2, self._size, self._size), dtype=np.int64)
         for level in range(1, self._size - 1):
             self._clock.raise_if_late()
@@ -348,7 +348,7 @@ class _Question:
         return received + sent
 
     def _front(self, level: int, times: _Ints) -> _Front:
-        """The network of fronts of a level: nodes that these may hold, but need not, and tensors that they may cut."""
+        """Network of the fronts of a level: nodes that they may hold but need not, and tensors that they may cut."""
         free = (self._may <= level) & (self._must > level)
         behind = self._may > level
         cut = (times > 0) & ~behind[self._maker] & (self._late > level)
@@ -376,7 +376,7 @@ class _Question:
 
 
 class _Front(NamedTuple):
-    """A network of what fronts of a level may hold and cut, supplied by what they must hold and drained by the rest."""
+    """Flow network of the fronts of a level: supplies for nodes that they must hold, drains for nodes they cannot."""
 
     arcs: Arcs
     capacity: _Ints  # (a,)
@@ -387,19 +387,19 @@ class _Front(NamedTuple):
     end: _Ints  # (N,) as `read`, the least of those behind the front; `_NOWHERE` without these
 
     def received(self, level: int) -> int:
-        """Least time of tensors that are cut and have a reader surely in the fronts of a level."""
+        """Least time of the tensors cut by a front that have a reader in all fronts of `level`."""
         drain = np.where(self.end <= level, _FREE, 0)
         return int(flow_value(self.arcs, np.where(self.read <= level, self.capacity, 0), self.supply, drain, _FREE))
 
     def sent(self, level: int) -> int:
-        """Least time of tensors that are cut and made by a node in no front of a level."""
+        """Least time of the tensors cut by a front whose producer is in no front of `level`."""
         capacity = np.where(self.made > level, self.capacity, 0)
         supply = np.where(self.source > level, self.supply, 0)
         return int(flow_value(self.arcs, capacity, supply, np.where(self.end < _NOWHERE, _FREE, 0), _FREE))
 
 
 def _rising(value: Callable[[int], int], levels: Sequence[int], equal: int) -> _Ints:
-    """Lower bounds on values that only rise along some levels, each at most `equal` too small."""
+    """(levels,) lower bounds on values that never fall, each too small by at most `equal`, by bisection."""
     values = np.zeros(len(levels), dtype=np.int64)
     for i in {0, len(levels) - 1}:
         values[i] = value(levels[i])
@@ -422,5 +422,5 @@ def _least_above(keys: _Ints, values: _Ints, size: int) -> _Ints:
 
 
 def _behind_each(table: _Ints, combine: np.ufunc) -> _Table:
-    """Each row of an (L + 1, L) table combined with all rows behind it, without the first."""
+    """(L, L) table whose row i combines all rows behind row i of an (L + 1, L) table."""
     return np.asarray(combine.accumulate(table[::-1], axis=0)[::-1][1:])

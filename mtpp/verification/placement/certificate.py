@@ -113,7 +113,7 @@ def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _with_rests(task: PlacementTask, bounds: TimeBounds, inside: list[int]) -> Fraction:
-    """Lower bound on the time in which all devices run the nodes `inside`, with pauses between them [`bounds.unit`]."""
+    """Lower bound on the time in which all devices run the nodes `inside` with their pauses [`bounds.unit`]."""
     rests = int(bounds.rest[inside].sum()) * min(speeds_of(task.instance))
     return (int(bounds.work[inside].sum()) + rests) / bounds.capacity - bounds.gap
 

@@ -249,7 +249,7 @@ def _multiple(numbers: Iterable[float]) -> int:
 
 
 def peaks(instance: PlacementInstance, run: Run) -> list[Fraction]:
-    """Largest sum of tensors on each device [bytes]; tensors that go at a time make room for those that come then."""
+    """Largest sum of the tensors on each device at one time [bytes]; those that end then no longer count."""
     sizes = [Fraction(size) for size in instance.graph.tensors.bytes.tolist()]
     changes: list[list[tuple[float, Fraction]]] = [[] for _ in range(instance.devices)]
     for t, place, begin, end in run.stays:

@@ -394,7 +394,7 @@ def _faults_of_front(
     truths: list[tuple[Fraction, float]],
     clock: Clock,
 ) -> Iterator[str]:
-    """Yield cuts that another one beats, or may, by their true times of a batch and contexts."""
+    """Yield cuts that another cut beats, or may beat, by true times per batch and contexts (`truths`)."""
     for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
         if not (cost < more and context < larger):
             yield f"answer.front[{i + 1}]: time a batch and context do not both rise"

@@ -113,7 +113,7 @@ class Listing:
 
     @property
     def is_up_to_exchange(self) -> bool:
-        """Whether each ideal stands for all ideals that exchanges of equal branches turn it into."""
+        """Whether one ideal is listed for all ideals that differ only by exchanges of equal branches."""
         return len(self.branches.first) > 0
 
     def partition(self, chains: Chains) -> Partition:
@@ -132,7 +132,7 @@ class Listing:
         return self.joined.expand(self.numbered.expand(Partition(self.instance, block)))
 
     def least_peaks(self, partition: Partition) -> FloatArray:
-        """(k,) lower bounds on the peak of each block: bytes live at some node, whatever the order of its nodes."""
+        """(k,) lower bounds on the peak of each block [bytes], valid for every order of its nodes."""
         groups, block = self.numbered.group[self.joined.group], empty_block(self.passing)
         blocks = [np.unique(groups[partition.block == b]) for b in range(self.instance.k)]
         return np.array([least_peak(nodes, needs_of(self.instance), self.passing, block) for nodes in blocks])
@@ -170,8 +170,8 @@ def count_ideals(instance: Instance, limit: int) -> int | None:
 def list_ideals(instance: Instance, upper: float, turns: Turns, limit: int | None = None) -> InTurns[Listing | None]:
     """The ideals at which blocks that cost less than `upper` can end; None if there are too many.
 
-    Where there are too many, and branches are equal, one ideal is listed of those that exchanges of these turn into
-    each other. None if there are more than `limit`, by default as many as the time allows, or if listing them is
+    Where there are too many, and branches are equal, only one ideal is listed of those that differ by exchanges of
+    equal branches. None if there are more than `limit`, by default as many as the time allows, or if listing them is
     likely to take too long.
     """
     limit = _MOST_IDEALS if limit is None else limit
@@ -208,9 +208,9 @@ def _listed(
 
 
 def _numbered(instance: Instance, equal: tuple[IntArray, ...] = ()) -> tuple[Contraction, Branches]:
-    """The instance renumbered in a topological order, in which equal nodes of equal branches are consecutive.
+    """The instance renumbered in a topological order, and its equal branches by the new numbers.
 
-    Also the equal branches by the new numbers.
+    Nodes at the same place of equal branches are consecutive.
     """
     graph = instance.graph
     # By depth, family and place in the branch; nodes that change places have the same depth.
@@ -256,9 +256,9 @@ def _list_within(
 
 
 def _in_sight(listed: Words, n: int) -> float:
-    """Estimate of the number of all ideals from those listed so far.
+    """Estimate of the number of all ideals from the ideals listed so far, which are sorted by size.
 
-    Each larger number of nodes is taken to have `_MEAN_LEVEL` times as many ideals as the last complete one.
+    Each size still to come is assumed to have `_MEAN_LEVEL` times as many ideals as the last complete size.
     """
 
     def size(i: int) -> int:
@@ -397,7 +397,7 @@ class Ideals:
             begins = not self._optimal and self._start.bottleneck < _MUCH_BETTER * before
 
     def _search(self) -> InTurns[None]:
-        """List the ideals at which blocks below the bottleneck can end; lower the goal until no partition is below."""
+        """List the ideals at which blocks below the bottleneck can end, then find the least bottleneck along them."""
         start, instance, goal = self._start, self._start.instance, self._start.bottleneck
         arrays = arrays_below(instance, goal)
         ceiling = float(arrays.work.sum() + 2 * arrays.tensor_time.sum())
@@ -415,8 +415,8 @@ class Ideals:
     def _lower(self, goal: float, margin: float, listing: Listing) -> InTurns[float]:
         """Least bottleneck of partitions along these ideals [time unit]; better answers and bounds are recorded.
 
-        Tensors that are live at nodes which do not touch them take long to count, so they count only once a partition
-        is better without them.
+        Peaks with tensors that pass running nodes untouched take long to compute. So peaks are first the needs of
+        single nodes, until a partition is better under these.
         """
         incumbent, step, no_chain, start = goal, _STEP, True, self._start
         if (start.block == start.block[:1]).all():
@@ -468,7 +468,10 @@ class Ideals:
 
 
 def _chains_below(goal: float, enough: float, listing: Listing, passing: Passing, turns: Turns) -> InTurns[Chains]:
-    """For each ideal, the least number of blocks below the goal that make it up, and their bottleneck."""
+    """For each ideal, the fewest blocks below the goal that make it up, with their least bottleneck.
+
+    Chains with bottlenecks up to `enough` count as equally good.
+    """
     instance, arrays, branches, lattice = listing.instance, listing.arrays, listing.branches, listing.lattice
     need, fit = needs_of(instance), instance.platform.fit
     chains = no_chains(lattice, instance.k, listing.is_up_to_exchange)

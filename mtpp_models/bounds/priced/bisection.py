@@ -96,9 +96,9 @@ def halved(instance: Instance) -> tuple[Instance, FloatArray]:
 
 
 def _two_blocks(instance: Instance, block: BoolArray) -> Partition:
-    """Partition into two blocks: a convex set, and the rest.
+    """Partition whose first block is a convex set with the source; all other nodes are in the second block.
 
-    `block`, (n + 2,), ends with the source and the sink that `with_ends` adds; a set with the source is the first
+    `block`, (n + 2,), ends with the source and the sink that `with_ends` adds; a set without the source is the second
     block.
     """
     first = block[:-2] if block[-2] else ~block[:-2]

@@ -63,9 +63,9 @@ _CUT_BY_PRODUCER = (_MADE == _SETTLED) & (np.arange(3) < _BEHIND)
 
 
 class Step(NamedTuple):
-    """A node of a sweep, and the c ways from the states before it to the s states after it.
+    """One node of a sweep, with its c transitions from the states before it to the s states after it.
 
-    Ways are grouped such that the i-th of a group leads to the i-th state.
+    Transitions are in groups: the i-th of a group leads to the i-th state.
     """
 
     node: int
@@ -81,11 +81,11 @@ class Step(NamedTuple):
 
     @property
     def target(self) -> IntArray:
-        """(c,): row of the state that each way leads to."""
+        """(c,) index of the state after the node that each transition leads to."""
         return np.concatenate([np.arange(group.stop - group.start) for group in self.groups])
 
     def to(self, row: int) -> IntArray:
-        """The ways that lead to a state."""
+        """Indices of the transitions that lead to a state after the node."""
         return np.array([group.start + row for group in self.groups if group.start + row < group.stop])
 
 
@@ -96,7 +96,10 @@ def is_forest(instance: Instance) -> bool:
 
 
 def sweep_of(instance: Instance, fewest: int = _FEWEST_NODES) -> list[Step] | None:
-    """A sweep over the nodes with few states, of `fewest` nodes or a forest; None without one, or with overflow."""
+    """A sweep with few states over the nodes of a forest, or of a graph of `fewest` nodes; None if there is none.
+
+    There is none where memory may overflow.
+    """
     scaled = instance.graph.work.max() > _LEAST_SCALE and instance.graph.work.sum() < _MOST_SCALE
     suits = is_forest(instance) or instance.graph.n >= fewest
     if instance.has_overflow or not scaled or not suits or instance.graph.n > _MOST_NODES:
@@ -106,7 +109,7 @@ def sweep_of(instance: Instance, fewest: int = _FEWEST_NODES) -> list[Step] | No
 
 
 def _order(instance: Instance) -> list[int] | None:
-    """An order of the nodes with few pairs in each frontier that no path joins; None where they are many."""
+    """A topological order whose frontiers have few pairs of nodes without a path between; None if they have many."""
     graph = instance.graph
     joined = reachability(*graph.successors, graph.topological_order)
     joined |= joined.T
@@ -200,7 +203,7 @@ def _steps(instance: Instance, order: list[int]) -> list[Step] | None:
 def _grouped(
     node: int, target: IntArray, source: IntArray, inside: BoolArray, fee: FloatArray
 ) -> tuple[Step, NDArray[np.intp]]:
-    """The step of a node, its targets sorted by their ways, most first; and that order of them."""
+    """The step of a node with its transitions in groups, and the order in which they now are."""
     count = np.bincount(target)
     by_ways = np.argsort(-count, kind="stable")
     new = np.empty_like(by_ways)
@@ -214,7 +217,7 @@ def _grouped(
 
 
 class FrontierBlocks:
-    """Cheapest blocks by their worth, without overflow.
+    """Cheapest blocks worth a given share of the prices, by dynamic programming along a sweep.
 
     Parameters
     ----------
@@ -247,11 +250,11 @@ class FrontierBlocks:
 
     @property
     def most_share(self) -> int:
-        """The largest worth of a block whose tables are not too large."""
+        """Largest `share`, a whole number, for which the tables are not too large."""
         return min(_MOST_SHARE, _MOST_ENTRIES // sum(step.states for step in self._steps))
 
     def price(self, prices: IntArray, share: int) -> None:
-        """Fill all tables for (n,) prices, whole numbers not below 0, and the worth of a block."""
+        """Fill the tables of least costs for (n,) prices, whole numbers from 0, and the least worth `share`."""
         self._prices, self._share = prices, share
         table = np.full((1, share + 1), _NEVER, dtype=np.int32)
         table[0, 0] = 0
@@ -268,13 +271,14 @@ class FrontierBlocks:
 
     @property
     def least(self) -> float:
-        """Least cost of a convex set that is worth the share, rounded down [time unit]; it exists."""
+        """Least cost of a convex set with prices of at least the share in sum, rounded down [time unit]."""
         return float(self._tables[-1][0, self._share]) * self._unit
 
     def blocks(self, ceiling: float) -> list[BoolArray]:
-        """Convex sets worth the share, (n,) booleans each: for each node the cheapest that the sweep ends with it.
+        """A few of the cheapest convex sets with prices of at least the share in sum, as (n,) booleans.
 
-        They cost at most `ceiling`, but for the cheapest; there are few, the cheapest ones.
+        For each node there is the cheapest set of which it is the last node in the sweep. Sets above `ceiling` are left
+        out, except the cheapest of all.
         """
         rows: list[tuple[int, int, int, int]] = []
         for at, (step, ends) in enumerate(zip(self._steps, self._ends, strict=True)):
@@ -290,7 +294,7 @@ class FrontierBlocks:
         return [self._traced(*row[1:]) for row in few or rows[:1]]
 
     def _traced(self, at: int, row: int, worth: int) -> BoolArray:
-        """(n,) the nodes of the cheapest set of a state before a step, with the node of that step."""
+        """(n,) nodes of the cheapest set that leads to state `row` before step `at`, with the node of that step."""
         inside = np.zeros(len(self._prices), dtype=bool)
         inside[self._steps[at].node] = True
         for i in range(at - 1, -1, -1):
@@ -332,7 +336,7 @@ class FrontierPrices:
         self._gains = [0.0]  # the value behind each round
 
     def improve(self, upper: float, deadline: Deadline) -> Iterator[float]:
-        """Yield the bound behind each round, until it reaches `upper`, or no longer rises, or time is up."""
+        """Yield the bound after each round, until it reaches `upper`, no longer rises, or time is up."""
         search = self._search
         if self._centre is None:
             search.improve(_ROUNDS, deadline)

@@ -121,15 +121,15 @@ class KindPrices:
         return True
 
     def near(self, other: Prices) -> None:
-        """Move the stability centre of the column generation towards `other`, prices with which no goal was proved."""
+        """Move the stability centre of the column generation towards `other`, prices that proved no goal."""
         mixed = self.centre.node * (1 - _NEARER) + other.node / other.worth * _NEARER
         self.centre = Prices(mixed, self.centre.kind)
 
     def settle(self, goal: float, seconds: float) -> Prices | None:
-        """Prices for a goal that the known blocks respect; None if the program is not solved in time.
+        """Prices under which every known block below the goal is worth at most its device; None if time is up.
 
-        If the optimal prices of all nodes sum to more than 1, those of all devices, they are mixed with as much of the
-        stability centre as leaves the sum above 1.
+        If the optimal prices of all nodes sum to more than 1, the sum for all devices, they are mixed with as much of
+        the stability centre as keeps the sum above 1.
         """
         rows, costs = np.array(self._rows), np.array(self._costs)
         block, kind = np.nonzero(costs < goal)
@@ -151,7 +151,7 @@ class KindPrices:
         return nearest
 
     def search(self, prices: Prices, goal: float, deadline: Deadline) -> int:
-        """Add blocks below the goal whose price exceeds that of their kind; return the number of new ones."""
+        """Add blocks below the goal that are worth more than a device of their kind; return their number."""
         fresh = 0
         for t, arrays in enumerate(self._arrays):
             if prices.kind[t] <= _FREE * prices.kind.max():
@@ -197,7 +197,7 @@ class KindPrices:
         return Prices(np.clip(answer[:n], 0.0, 1.0), np.clip(answer[n:], 0.0, 1.0))
 
     def _tightened(self, node: FloatArray, rows: BoolArray, block: IntArray, kind: IntArray) -> Prices:
-        """Prices for these node prices, with the least kind prices that known blocks allow; all devices sum to 1."""
+        """These node prices with the least device prices that known blocks allow, scaled to sum 1 over all devices."""
         worth, least = rows @ node, np.zeros(len(self._counts))
         np.maximum.at(least, kind, worth[block])
         least = np.maximum(least, 1e-6 * node.sum() / self._counts.sum())
@@ -308,7 +308,7 @@ class PricesOfKinds:
             search.near(prices)
 
     def _tree(self, t: int, worth: FloatArray, goal: float, deadline: Deadline) -> BlockTree:
-        """The branch-and-bound tree of kind t, restarted for these prices.
+        """The branch-and-bound tree of kind t, with one open leaf for these prices.
 
         Pairs of nodes that cannot share a block are kept if the goal is not higher than before.
         """
@@ -353,7 +353,7 @@ class PricesOfKinds:
 
 
 def _worth(node: FloatArray, price: float) -> FloatArray:
-    """(n,) prices of nodes over that of a device, at most 1, as higher ones prove no more."""
+    """(n,) node prices over the price of a device, at most 1: higher ones prove no more."""
     return np.minimum(node / price, 1.0)
 
 

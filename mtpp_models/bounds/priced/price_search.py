@@ -93,13 +93,14 @@ class PriceSearch:
 
     @property
     def worth(self) -> float:
-        """Sum of all prices over k."""
+        """Sum of the prices of all nodes, divided by the number of blocks k."""
         return float(self.prices.sum()) / self._k
 
     def aim(self, ceiling: float) -> None:
         """Set the ceiling T: no block that costs at most T may be worth more than 1.
 
-        The lower T is, the more the best prices are worth; above k blocks, they leave room for blocks not known yet.
+        The lower T is, the larger is the best sum of prices. A sum above k leaves room for blocks that are not known
+        yet.
         """
         self.ceiling = self._most = ceiling
         self._scale(self.prices)
@@ -181,11 +182,11 @@ class PriceSearch:
             self._tried = (self.prices + covering) / 2
 
     def _cheap_blocks(self) -> BoolArray:
-        """(b, n) known blocks that cost at most T, one a row."""
+        """(b, n) booleans: the known blocks that cost at most T, a row each."""
         return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
 
     def _scale(self, *candidates: FloatArray) -> None:
-        """Keep the candidate prices with the largest sum, once scaled so that no known block is worth more than 1."""
+        """Scale price vectors so that no known block is worth more than 1; keep the one with the largest sum."""
         blocks = self._cheap_blocks()
         tops = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
         scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, tops, strict=True)]

@@ -120,7 +120,7 @@ class Prices:
         return Result(PRICED, instance, start, Bound(value, PRICED, closed, witness))
 
     def sweeps(self, instance: Instance) -> bool:
-        """Whether sweeps over the nodes know the cheapest blocks of a question, which is then the one to be asked."""
+        """Whether there is a sweep with few states, which yields the cheapest blocks of a question; remembers it."""
         if self._question != instance.key:
             self._question, self._climb, self._swept = instance.key, None, None
             self._steps = sweep_of(instance)
@@ -138,7 +138,7 @@ class Prices:
 
 
 class _Climb:
-    """Search for the highest goal that prices can prove, at most the limit of all price bounds."""
+    """Search for the highest goal, a bottleneck, that prices prove; it is at most the limit of all price bounds."""
 
     def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
         self.value = floor
@@ -199,16 +199,16 @@ class _Climb:
 
     @property
     def _base(self) -> float:
-        """The highest bound so far, at most the ceiling [time unit]; lower goals are useless."""
+        """The highest bound so far, at most the ceiling [time unit]; goals below it prove nothing new."""
         return max(self.value, min(self._proved, self._ceiling))
 
     def _is_at_ceiling(self, bottleneck: float) -> bool:
-        """Whether the bound has reached the ceiling of all bounds by prices, which is below the bottleneck."""
+        """Whether the bound has reached the limit of all price bounds, and that is below the bottleneck."""
         low = self._ceiling < bottleneck * (1 - _NEARLY)
         return low and self.value >= self._ceiling * (1 - _AT_CEILING)
 
     def _suited(self, deadline: Deadline) -> float:
-        """The next goal, at most the ceiling [time unit], after the price search has been run for it."""
+        """The next goal to prove, at most the ceiling [time unit]; prices are first searched for it."""
         search, goal = self._search, self._goal or self._ceiling
         goal = max(self.value, min(goal, self._ceiling))
         search.aim(goal)
@@ -218,11 +218,11 @@ class _Climb:
         return max(self.value, search.ceiling)
 
     def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
-        """Try to prove the goal, or a slightly lower one, by the current prices.
+        """Try to prove the goal, or a slightly lower one, with the current prices.
 
-        If a block below the goal is worth its share, its prices are lowered as long as all nodes together remain worth
-        k blocks. After that, the goal is lowered to the cost of such a block if that is close. Finished leaves of the
-        tree stay valid in both cases.
+        If a block below the goal is worth its share, the prices of its nodes are lowered, as long as all prices
+        together remain k shares. After that, the goal is lowered to the cost of such a block if that is close. Finished
+        leaves of the tree stay valid in both cases.
 
         Returns
         -------
@@ -258,7 +258,7 @@ class _Climb:
         return None, blocks
 
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
-        """Add the blocks that prevented a goal to the price search; return whether the prices stay the same."""
+        """Add blocks that prevented a goal to the price search; return whether the prices stay the same."""
         search = self._search
         count, prices = search.block_count, search.prices
         for block in blocks:
@@ -267,7 +267,7 @@ class _Climb:
         return search.block_count == count and search.prices is prices
 
     def _is_too_high(self, deadline: Deadline) -> bool:
-        """Whether the goal was corrected too often, or corrections took too long."""
+        """Whether this goal was corrected too often, or its corrections took too long."""
         too_long = self._lost > max(self._took, _PATIENCE * deadline.left)
         return too_long or self._failures % _CORRECTIONS == 0
 

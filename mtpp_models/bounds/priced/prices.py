@@ -83,9 +83,9 @@ class BlockTree:
         return not self._is_open and not self._aside
 
     def relieve(self, block: BoolArray) -> bool:
-        """Lower the prices in a block until it is worth less than its share; finished leaves stay finished.
+        """Lower the prices in a block until it is worth less than its share; finished leaves stay valid.
 
-        Return whether the nodes together are still worth k blocks; if not, the prices stay as they are.
+        Return whether all prices together are still at least k shares; if not, no price is changed.
         """
         worth, k = self._question.worth, min(self._instance.k, self._instance.graph.n)
         lower = np.where(block, worth * ((1.0 - _RELIEF) / worth[block].sum()), worth)
@@ -95,13 +95,13 @@ class BlockTree:
         return True
 
     def revalue(self, worth: FloatArray) -> None:
-        """Continue with lower prices, (n,) floats in multiples of a block's worth; finished leaves stay finished."""
+        """Continue with (n,) prices that are nowhere higher, in multiples of a block's share; leaves stay valid."""
         self._question = self._question._replace(worth=worth)
 
     def reprice(self, prices: FloatArray, spare: float = 0.0) -> None:
-        """Start a new tree with other prices, (n,) floats, which sum to (1 + `spare`) times the number of blocks.
+        """Start a new tree with other prices, (n,) floats, scaled to the sum k (1 + `spare`).
 
-        The old leaves are dropped, as estimates of how much a branching raises the bound have become better since.
+        Old leaves are dropped: the pseudo-costs learnt since lead to a better tree.
         """
         self._question = self._question._replace(worth=_worth(prices, self._instance, spare))
         self._begin()
@@ -137,7 +137,7 @@ class BlockTree:
         return not self._aside, None
 
     def pass_by(self) -> None:
-        """Set aside the leaf of the last block, to look for others; it stays unfinished until prices or goal change."""
+        """Set aside the leaf of the last block and look for other blocks; it is reopened for other prices or goals."""
         self._aside.append(self._parts[0].drop())
 
     def proof(self) -> PriceProof | None:
@@ -196,7 +196,7 @@ class BlockTree:
             part.reopen()
 
     def _put_back(self) -> None:
-        """Reopen the leaves that were set aside; they are explored before the others."""
+        """Reopen the leaves that were set aside, to be explored before all others."""
         aside, self._aside = self._aside, []
         for decided, multiplier in aside:
             if not self._parts[0].make_room():

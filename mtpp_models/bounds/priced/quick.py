@@ -107,7 +107,7 @@ class QuickPrices:
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _goals(self, floor: float, upper: float, deadline: Deadline) -> Iterator[float]:
-        """Yield goals as they are proved: first by all guesses of prices, then by the fastest, then by the others."""
+        """Yield goals as they are proved: by all guessed prices at first, then the fastest guess, then the others."""
         if self._value <= floor and deadline.left < math.inf:  # who wins a race depends on the clock
             yield from self._race(floor, upper, deadline)
         if self._value <= floor:
@@ -119,7 +119,7 @@ class QuickPrices:
     def _race(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
         """Yield goals that all remaining guesses of prices have proved; slow guesses drop out.
 
-        It ends with one guess, or when a proof takes a large part of the time.
+        The race ends when one guess remains, or when a proof takes a large part of the time.
         """
         racers, last, enough = list(self._climbs), 0.0, _ENOUGH * deadline.left
         step = longest = _STEP
@@ -161,9 +161,9 @@ class QuickPrices:
 def _dearest(
     instance: Instance, lower: float, upper: float, deadline: Deadline
 ) -> tuple[float, PriceProof | None, FloatArray] | None:
-    """The highest goal proved with all worth on the most costly node, with its tree and prices; None without gain.
+    """The highest goal proved if only the most costly node has a price, with its tree and the prices.
 
-    None if that is no higher than `lower`, or if no block surely overflows: then a minimum cut gives the same bound.
+    None if it is no higher than `lower`, or if no block surely overflows: then a minimum cut gives the same bound.
     """
     loaded = BlockCuts(instance, upper).loaded() if lower < upper else None
     if loaded is None:
@@ -221,11 +221,11 @@ class Climb:
 
     @property
     def is_over(self) -> bool:
-        """Whether blocks prevented too many goals in a row."""
+        """Whether the last proofs failed too often in a row, because blocks below the goal were worth their share."""
         return self.failures >= _FAILURES
 
     def goals(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
-        """Yield each goal that is proved, above `value` and up to `upper`, as long as they rise and there is time."""
+        """Yield the goals proved, rising from `value` to at most `upper`, until too many fail or time is up."""
         self.step, lost = max(self.step, _SMALL_STEP), 0.0  # seconds since the last proof of this turn
         while value < upper and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
             doublings = max(_LEAST_DOUBLINGS, math.log2(max(1.0, _AIM * deadline.left / self.took)))
@@ -248,7 +248,7 @@ class Climb:
                     self.twice = max(_LEAST_TWICE, self.twice / 2)
 
     def begin(self, goal: float, deadline: Deadline) -> bool:
-        """Whether a tree proves a first goal from its root; also record how the time grows with the goal."""
+        """Whether a new tree proves this first goal; records how the time of proofs grows with the goal."""
         watch, self.tree = Stopwatch(), None
         if not self.prove(goal, deadline):
             return False

@@ -106,7 +106,7 @@ def settings_of(question: GridInstance) -> Iterator[Setting]:
 
 
 def _has_room(question: GridInstance, t: int, cp: int) -> bool:
-    """Whether tensor groups divide servers evenly, and stages lie in one server or in whole ones."""
+    """Whether each tensor group lies in one server, and each stage lies in one server or fills whole ones."""
     size = question.servers.size
     return size % t == 0 and (t * cp <= size or (t * cp) % size == 0)
 
@@ -218,7 +218,7 @@ class Setting:
         return least
 
     def in_several(self) -> list[Setting]:
-        """The setting for plans with turns in several servers: some neighbours are in two, or each pipeline in one."""
+        """The cases of interleaved plans on several servers: neighbours in two servers, or each pipeline in one."""
         kinds = (False, True) if self.d > 1 else (False,)
         return [replace(self, spread=spread, across=not spread, _fronts={}, _numbers={}) for spread in kinds]
 
@@ -254,7 +254,7 @@ class Setting:
         return self._plain(t, i, j)[2]
 
     def passes(self, t: int, i: int, j: int, resident: int, more: float = 0.0) -> float | None:
-        """Time of both passes of layers i … j - 1 [s]; None if they do not fit into the memory and `more` bytes."""
+        """Time of both passes of layers i … j - 1 [s]; None if they need more than the memory and `more` bytes."""
         stage = self._stage(t, i, j, resident, more)
         return None if stage is None else stage[0]
 
@@ -353,7 +353,7 @@ class Setting:
     def _front(
         self, t: int, cap: float, counts: tuple[tuple[int, int], ...], menus: dict[int, list[Configuration]]
     ) -> list[Point]:
-        """Pareto front of (bytes stored, time to recompute [s]) over the configurations of given numbers of layers."""
+        """Pareto front of (bytes stored, time to recompute [s]) for numbers of layers of each kind."""
         key = (t, cap, counts)
         if key not in self._fronts:
             points: list[Point] = [(0.0, 0.0)]
@@ -534,7 +534,7 @@ def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: f
 
 @dataclass(frozen=True)
 class _LastTurn:
-    """Limits on a group's layers in its last turn, for steps below a time."""
+    """Limits on the layers of a group's last stage, for steps below a time."""
 
     room: float  # for passes of the last turn, transfers, and those that others need [s]
     least: float  # of these
@@ -561,7 +561,7 @@ class _LastTurn:
         return cls(room - others.after, least, last + others.transfers(S, turns[0]), layer, setting.M - S, stored)
 
     def limit(self, time: float) -> int:
-        """Largest number of equal layers in the last turn of a group with this pass time; -1 if none."""
+        """Largest number of equal layers in the last stage of a group with this pass time; -1 if none."""
         rest = self.room - self.others * time
         if rest <= self.least:
             return -1

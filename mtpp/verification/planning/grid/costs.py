@@ -46,7 +46,11 @@ def _numbers(layers: list[Configuration], whole: bool) -> tuple[Fraction, Fracti
 def kept_bytes(
     question: GridInstance, layers: list[Configuration], zero: int, shards: tuple[int, int], whole: bool
 ) -> list[Fraction]:
-    """Bytes of weights, gradients and optimizer on a device with these layers."""
+    """Bytes of weights, gradients and optimizer, three numbers, on a device with these layers.
+
+    `zero` is the ZeRO stage, `shards` the numbers of devices with the same dense parameters and experts; `whole` says
+    whether these are all layers of the model.
+    """
     sizes, parts = question.state_bytes, [Fraction(0)] * 3
     for numbers, shared in zip(_numbers(layers, whole), shards, strict=True):
         for i, (size, from_stage) in enumerate(((sizes.weights, 3), (sizes.gradients, 2), (sizes.optimizer, 1))):
@@ -93,7 +97,10 @@ def after_time(
     rates: tuple[Fraction, Fraction],
     whole: bool,
 ) -> Fraction:
-    """Time of gradient exchange and update after the last backward pass [s], without that of tied parameters."""
+    """Time of gradient exchange and update after the last backward pass [s], without that of tied parameters.
+
+    `rates` are the bandwidths of the rings of `shards` [bytes/s]; other parameters are those of `kept_bytes`.
+    """
     w, g, update = (
         Fraction(x) for x in (question.state_bytes.weights, question.state_bytes.gradients, question.update_time)
     )
@@ -111,7 +118,7 @@ def meanwhile(
     rates: tuple[Fraction, Fraction],
     whole: bool,
 ) -> tuple[Fraction, Fraction]:
-    """Times that replicas communicate during a forward, and during a backward pass [s]."""
+    """Times [s] that replicas communicate during a forward pass, and during a backward pass, by ZeRO."""
     w, g = Fraction(question.state_bytes.weights), Fraction(question.state_bytes.gradients)
     forward, backward = w if zero == 3 else Fraction(0), (w if zero == 3 else Fraction(0)) + (g if zero >= 2 else 0)
     flow = sum(
