@@ -50,13 +50,7 @@ class StagesWords(DevicesWords, MemoryWords, ModelWords, total=False):
         Quantity | None,
         Word("Between stages, or that of here.  [default: 25GB/s]", None, "RATE|measured", MACHINES, basic=True),
     ]
-    constraints: Annotated[
-        Rules,
-        Word(
-            "Nodes that stay together, windows of stages, outputs that are never cut (mtpp-constraints/1).",
-            metavar="FILE",
-        ),
-    ]
+    constraints: Annotated[Rules, words_of(PartitioningWords)["constraints"][1]]
 
 
 class SplitWords(StagesWords, SolvingWords, total=False):

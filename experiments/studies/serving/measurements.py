@@ -115,9 +115,9 @@ def model_named(name: str) -> Transformer:
     return Transformer.uniform(name=name, key_heads=8, **_MODELS[name])
 
 
-def measurements(path: Path = PUBLISHED) -> list[Measurement]:
-    """The published measurements in a CSV file, in its order."""
-    with path.open(encoding="utf-8", newline="") as file:
+def measurements() -> list[Measurement]:
+    """The published measurements, in the order of their file."""
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
         return [
             Measurement(
                 source=row["source"],
@@ -154,10 +154,10 @@ _RULES = (
 )
 
 
-def measured_section(rows: list[Measurement] | None = None) -> Section:
+def measured_section() -> Section:
     """Table of predictions and measurements by source and metric."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
-    for row in measurements() if rows is None else rows:
+    for row in measurements():
         groups.setdefault((row.source, row.metric), []).append(row)
     lines = []
     for (source, metric), members in groups.items():

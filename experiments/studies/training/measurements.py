@@ -158,9 +158,9 @@ class MeasuredStep:
         return abs(math.log(self.plan.time / self.seconds)) <= math.log(spread(self.question.estimate, self.plan))
 
 
-def measured_steps(path: Path = PUBLISHED) -> list[MeasuredStep]:
-    """The measured training steps of a file, a row each."""
-    with path.open(encoding="utf-8", newline="") as file:
+def measured_steps() -> list[MeasuredStep]:
+    """The published steps of training, a row each."""
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
         return [MeasuredStep(row) for row in csv.DictReader(file)]
 
 
