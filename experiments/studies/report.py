@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from mtpp.runs.engine import RunBar, run_jobs, unfinished
 from mtpp.runs.job import Job, Run, RunLog
 from mtpp.runs.statistics import geometric_means
 from mtpp.runs.workers import Workers
-from mtpp.text.tables import FORMATS, filled, fitted, terminal_width, wrapped
+from mtpp.text.tables import FORMATS, fitted, records, terminal_width, wrapped
 
 # Statements of papers or expectations, compared with measurements.
 
@@ -97,7 +98,7 @@ class Section(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """The section as JSON members."""
-        return self._asdict() | {"numbers": None if self.numbers is None else _records(self.numbers)}
+        return self._asdict() | {"numbers": None if self.numbers is None else records(self.numbers)}
 
     def formatted(self, style: str) -> str:
         """Header and rows in a format; for CSV as plain numbers if there are any."""
@@ -198,14 +199,6 @@ def write_sections(sections: Iterable[Section], folder: Path) -> None:
             file.write_text(section.formatted(suffix) + "\n", encoding="utf-8")
 
 
-def _records(numbers: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a frame for JSON, with null for missing or infinite values."""
-    return [
-        {str(name): None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
-        for row in numbers.to_dict("records")
-    ]
-
-
 def _printed(section: Section, style: str) -> str:
     """A table as text, in the width of the terminal."""
     _, title, header, rows, note, text, _ = section
@@ -216,7 +209,7 @@ def _printed(section: Section, style: str) -> str:
         table = wrapped(header, rows, width or _WIDTH, text)
     else:
         table = FORMATS[style](header, rows) if width is None else fitted(header, rows, width)
-    below = "\n".join(filled(line, width or _WIDTH) for line in note.splitlines()) if style == "txt" else note
+    below = "\n".join(fill(line, width or _WIDTH) for line in note.splitlines()) if style == "txt" else note
     return f"{title}\n\n{table}\n" + (f"\n{below}\n" if note else "")
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import json_text
 from instances.partitioning.partition import crossings, stages
 from instances.partitioning.stated import Crossing, StageReport
-from instances.results import LP_SUFFIX, A, Q
+from instances.results import LP_SUFFIX, A, Q, Question
 from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import Files, complain
@@ -346,17 +346,7 @@ class Printing:
             self.detail(*heading, *tables(partition, terminal_width()))
 
 
-class _Hashed(Protocol):
-    """Protocol of questions that can be printed: they have a hash and a label."""
-
-    @property
-    def question_hash(self) -> str: ...
-
-    @property
-    def label(self) -> str: ...
-
-
-def question_line(instance: _Hashed) -> str:
+def question_line(instance: Question) -> str:
     """The question's hash, shortened as far as ``--question`` accepts it."""
     return f"question {instance.question_hash[:19]} ({printable(instance.label)})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import shutil
 import sys
@@ -177,8 +178,9 @@ def frame_table(frame: pd.DataFrame) -> str:
 
 
 def records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Rows of a frame as JSON objects, None for missing values."""
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+    """Rows of a frame as JSON objects, None for missing and for infinite values."""
+    finite = frame.replace([math.inf, -math.inf], math.nan)
+    return finite.astype(object).where(finite.notna(), None).to_dict("records")
 
 
 def _cell(value: Any) -> str:
@@ -267,11 +269,6 @@ def wrapped(header: Sequence[str], rows: Rows, width: int, text: Collection[int]
         for place in range(max(map(len, broken))):
             lines.append([cell[place] if place < len(cell) else "" for cell in broken])
     return _lines(lines, words=range(len(header)))
-
-
-def filled(sentences: str, width: int) -> str:
-    """Sentences wrapped to lines of at most `width` characters."""
-    return textwrap.fill(sentences, width)
 
 
 def shortened(text: str, width: int) -> str:
