@@ -28,16 +28,7 @@ from instances.planning.grid import GridInstance, Servers
 from instances.planning.problem import TrainingInstance
 from instances.serving.problem import DeploymentInstance
 from mtpp.questions.grid import GridWords, cluster_of
-from mtpp.questions.partitioning import (
-    Blocks,
-    MemoryWords,
-    Rules,
-    bandwidth_of,
-    counts_of,
-    devices_of,
-    rules_of,
-    runtime_rules,
-)
+from mtpp.questions.partitioning import Blocks, Rules, bandwidth_of, counts_of, devices_of, rules_of, runtime_rules
 from mtpp.questions.planning import PlanStepWords, load_cluster
 from mtpp.questions.serving import ServersLike, TrafficWords, degrees_of, priced, servers_of
 from mtpp.questions.words import LIMITS, MACHINES, Word, without_defaults, words_of
@@ -57,7 +48,9 @@ class StatementWords(GridWords, PlanStepWords, TrafficWords, total=False):
     k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", basic=True)]
     bandwidth: Annotated[Quantity | None, Word("Between blocks or devices.", None, "RATE[,RATE]", MACHINES, basic=True)]
     memory: Annotated[Quantity | None, Word("Of a block or device.", None, "BYTES", MACHINES, basic=True)]
-    activation_buffer: Annotated[Quantity | None, words_of(MemoryWords)["activation_buffer"][1]]
+    activation_buffer: Annotated[
+        Quantity | None, Word("Part of the memory that is kept for activations.", None, "BYTES", MACHINES)
+    ]
     fit: Annotated[bool | None, Word("Whether the memory is a hard limit.", None, panel=MACHINES)]
     constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE")]
     runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME")]
