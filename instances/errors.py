@@ -154,7 +154,7 @@ class FalseCertificateError(AssertionError):
 
 
 class NothingFoundError(Exception):
-    """End of a search without an answer; there may be one."""
+    """A search ended without an answer, although one may exist."""
 
 
 # Names and values that are misspelled get the nearest one.

@@ -111,8 +111,8 @@ def regal_style(family: str, n: int, seed: int) -> ComputationGraph:
 def layered(n: int, m: int, seed: int) -> ComputationGraph:
     """Random computation graph of any size, to be used with bandwidth 1.
 
-    A random topological order has edges to nodes from ones about √n places before. Work is exponential with mean 1,
-    tensor sizes with mean 1/10, parameters with mean 1.
+    Edges lead from a node to nodes about √n places later in a random topological order. Work is exponential with mean
+    1, tensor sizes with mean 1/10, parameters with mean 1.
 
     Parameters
     ----------

@@ -149,9 +149,9 @@ class GraphBuilder:
         Parameters
         ----------
         kind : str
-            What it does; also its name in the current scope.
+            Kind of the operator; also its name in the current scope.
         inputs : sequence of Tensor
-            What it reads, parameters included.
+            Tensors that the operator reads, parameters included.
         shapes : sequence of tuple of int
             Shape of each output.
         multiply_adds : int

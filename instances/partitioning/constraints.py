@@ -151,7 +151,7 @@ def span_of(name: Any, span: Any) -> tuple[int, int]:
     Raises
     ------
     InputError
-        If it is no block and no pair of blocks, or the first is behind the last.
+        If `span` is no block and no pair of blocks, or the first is behind the last.
     """
     ends = list(span) if isinstance(span, (list, tuple, np.ndarray)) else [span, span]
     if len(ends) != 2:
@@ -318,7 +318,7 @@ class BlockRules:
         Raises
         ------
         InputError
-            If they contradict one another or k; the message names nodes.
+            If the constraints contradict one another or k; the message names nodes.
         """
         group = _groups(graph, constraints)
         first, last = _windows(graph, k, constraints, group)
@@ -476,7 +476,7 @@ def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
     Raises
     ------
     InputError
-        If it holds something else, or names a node that is not there.
+        If the object has other members, or names a node that is not in the graph.
     """
     fields, names = value.open_members(()), NodeNames(graph)
     together, windows, counts = (fields[kind].items() if kind in fields else [] for kind in _LISTS)

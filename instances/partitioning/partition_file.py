@@ -117,7 +117,7 @@ class AnswerFile:
         Raises
         ------
         InputError
-            If it cannot be read, or is something else.
+            If the file cannot be read, or holds no partition.
         """
         return cls.of(read_json(path))
 
@@ -231,7 +231,7 @@ class AnswerFile:
         return self._by_hand(graph, lambda k: Instance(graph, platform(k, numbers), constraints=rules))
 
     def _by_hand(self, graph: ComputationGraph, question: Callable[[int], Instance]) -> Partition:
-        """The partition of a file with `block` or `stages`, as an answer to the question for their number."""
+        """The partition of a file written by hand (`block` or `stages`), as an answer for that many blocks."""
         fields = self.document.members((), _BY_HAND)
         if self.graph_hash is not None:
             self._check_graph(self.graph_name or "?", self.graph_hash, graph)

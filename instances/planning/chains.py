@@ -343,7 +343,7 @@ TESTBEDS: dict[str, Callable[[], Cluster]] = {
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A row of Table II, with its layers from the parametric architectures: their blocks, scaled to its parameters."""
+    """A model of Table II: its layers are blocks of a parametric architecture, scaled to the table's parameters."""
 
     name: str  # of the architecture
     parameters: float  # numbers in all

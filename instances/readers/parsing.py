@@ -27,7 +27,7 @@ def amount(text: str, label: str, place: str) -> float:
     Raises
     ------
     InputError
-        If it is not; the message begins with `place` and names `label`.
+        If the text is no such number; the message begins with `place` and names `label`.
     """
     try:
         number = float(text)
@@ -65,7 +65,7 @@ def json_amount(value: Value) -> float:
     Raises
     ------
     InputError
-        If it is not; the message names the place.
+        If the value is no such number; the message names the place.
     """
     number = value.number()
     if number < 0:
@@ -124,7 +124,7 @@ def seconds(time_unit: str) -> float:
     Raises
     ------
     InputError
-        If it is none of s, ms and us.
+        If the unit is none of s, ms and us.
     """
     check_one_of("time_unit", time_unit, _SECONDS)
     return _SECONDS[time_unit]

@@ -201,7 +201,7 @@ def exo_words(deployment: ServerStages) -> str:
 
 
 def _galvatron(cut: LayerCut) -> str:
-    """A whole strategy, as its parser wants it: each layer on one device, data parallel over the replicas.
+    """A strategy file of Galvatron: each layer on one device, data parallel over the replicas.
 
     The batch is one sample for each microbatch and replica, to be replaced by that of the training.
     """

@@ -95,32 +95,32 @@ class DeploymentInstance(QuestionRecord):
     ----------
     model : ServedModel
     servers : tuple of Servers
-        By type.
+        All servers; equal ones are one type.
     between : float
         Rate between two servers [bytes/s].
     input, output : int
         Mean number of tokens of a prompt, and of the output that follows it.
     weights, kv : str
-        Widths of weights and of caches, of `WEIGHTS` and `CACHES`.
+        Number formats of weights and caches, from `WEIGHTS` and `CACHES`.
     reserve : {"full", "mean"}
-        Tokens of each sequence for which there is room: all, or the mean over its time.
+        Tokens of each sequence for which cache is reserved: all of them, or the mean over the sequence's time.
     degrees : tuple of int
         Tensor degrees of stages, powers of 2.
     uniform : bool
         Whether all stages of a chain have one degree.
     batch : int
-        The most sequences of a batch.
+        Largest number of sequences in a batch.
     tpot, ttft : float
-        Limits of the time of a token, and of the first one of a prompt [s].
+        Limits on the time per output token, and on the time to the first token of a prompt [s].
     objective : {"throughput", "latency", "cost"}
-        The most tokens in a second; the least time of a token, of a single sequence; the least price of a token.
+        Maximise tokens a second; minimise the time per token of a single sequence; or minimise the price of a token.
     topology : {"chain", "replicas"}
         One chain, or several side by side.
     prefill : {"mixed", "pools", "none", "prompts"}
-        Chains take prompts besides decoding; some chains take prompts and others decode; all decode alone; or all take
-        prompts alone.
+        "mixed": chains process prompts and decode; "pools": some chains process prompts, others decode; "none": chains
+        only decode; "prompts": chains only process prompts.
     runtime : str, optional
-        Runtime that has to be able to run each chain.
+        Runtime that must be able to run each chain.
     constants : Constants
 
     Raises

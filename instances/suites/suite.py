@@ -86,7 +86,7 @@ class Suite:
         Parameters
         ----------
         left_out : list of str, optional
-            Takes a line for each graph that is left out.
+            List to which a line is appended for each graph that is left out.
 
         Raises
         ------
@@ -212,7 +212,7 @@ def trace_network(package: str, model: str, file: Path) -> None:
     package, model : str
         The model is called as the package does.
     file : Path
-        Is there afterwards.
+        Graph file that is written.
 
     Raises
     ------

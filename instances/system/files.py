@@ -119,7 +119,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises
     ------
     OSError
-        If it cannot be written; nothing is left of it.
+        If the file cannot be written; no part of it remains.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
@@ -153,7 +153,7 @@ def make_private(folder: Path) -> None:
     Raises
     ------
     OSError
-        If it cannot be made, or is not this user's.
+        If the folder cannot be made, or belongs to another user.
     """
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
@@ -283,7 +283,7 @@ def syntax_tree(text: str | bytes) -> ast.Module:
     Raises
     ------
     SyntaxError, ValueError, RecursionError
-        If it is no Python, or nested too deeply.
+        If the text is no Python, or nested too deeply.
     """
     with _LOCK:
         was = gc.isenabled()

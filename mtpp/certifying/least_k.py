@@ -143,7 +143,7 @@ def find_least_k(
     Parameters
     ----------
     question : Instance
-        Its k does not matter, beyond what its constraints ask for.
+        The question; its k is only used where constraints name blocks.
     good_enough : float
         The bottleneck to reach; infinite where the memory is a hard limit and any answer will do.
     options : SolveOptions

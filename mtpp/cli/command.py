@@ -149,7 +149,7 @@ def read_starts(
     Raises
     ------
     InputError
-        If it does not answer one of them.
+        If the file does not answer one of the questions.
     """
     return [as_partition(start, instance) for instance in instances]
 
@@ -172,7 +172,7 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
     Returns
     -------
     callable
-        Takes the options one by one, in the order of the help.
+        Function whose parameters are the options, in the order of the help.
     """
 
     @wraps(verb)

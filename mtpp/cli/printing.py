@@ -526,7 +526,7 @@ def _no_costs(instance: Instance) -> Row:
 
 
 def _cost_columns(instance: Instance) -> tuple[str, str, str]:
-    """Columns of costs; runs of several samples are counted as batches."""
+    """Names of the columns for costs; runs of several samples are called batches."""
     unit, dims = instance.graph.time_unit, instance.graph.attributes.get("dims", {})
     runs = "1" if dims.get("batch", 1) == 1 else "batches"
     return f"bottleneck [{unit}]", f"throughput [{runs}/{unit}]", f"latency [{unit}]"

@@ -64,7 +64,7 @@ def plot_partition(
     values : (n,) floats, optional
         Numbers to colour the nodes by instead, such as their prices.
     label : str
-        What these are, for the colour bar.
+        Meaning of the values, for the colour bar.
     """
     ax = axes_of(ax, 11, 4.5)
     graph, block = partition.instance.graph, partition.block
@@ -206,7 +206,7 @@ def plot_front(
     Parameters
     ----------
     front : sequence of ServedPartition
-        From the fastest to the one with the largest context.
+        Cuts, from the fastest one to the one with the largest context.
     others : mapping of str to (float, float), optional
         Time a batch and context of other cuts by name, such as those of default rules.
     """
@@ -288,7 +288,7 @@ def plot_rules(
     ratios : mapping of str to sequence of float
         For each rule, one number for each question; None where its cut does not fit.
     quantity : str
-        What the ratio is of.
+        Quantity of which the ratios are, such as "bottleneck".
     """
     ax = axes_of(ax, 7.5, 1.2 + 0.22 * len(labels))
     places = range(len(labels))

@@ -155,7 +155,7 @@ def stacked(
     scale : Scale
         Unit of the axis.
     names, axis : str
-        What a row is, and what the axis measures.
+        Text that says what a row is, and text that says what the axis measures.
     kinds : mapping of str to str, optional
         Text of each kind; the kinds themselves by default.
     marks : sequence of Mark

@@ -76,7 +76,7 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        As `certificate_document`, and if there is nothing to write.
+        As `certificate_document`, and if the result has neither answer nor bound.
     """
     if result.answer is None and result.bound is None and result.impossible is None:
         raise InputError(f"{result.instance.label}: {result.method} found nothing to write.")

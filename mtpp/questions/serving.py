@@ -381,8 +381,8 @@ def _decoder_of(model: Any, weights: Any) -> _Decoder:
 def _configured(text: str, name: str, record: Decoder | Encoder, doubts: list[str], weights: Any) -> _Decoder:
     """Decoder of a configuration; doubts about it become warnings.
 
-    The bytes of its weights are those of stored files, of the file `weights` if it is a path, unless it names a number
-    format.
+    `weights` is a number format, or the path of a weight file; by default the stored files beside the configuration
+    count.
     """
     loaded, stored = record, None
     folder, file = (configuration_file(text) or Path()).parent, None if weights is None else path_of("weights", weights)

@@ -141,12 +141,12 @@ class Fault:
 
 
 def pack(job: Job, start: Sequence[Run]) -> Parcel:
-    """Pickle a job and the runs that it starts from, graphs and methods apart.
+    """Pickle a job and the runs that it starts from; graphs and methods are pickled separately.
 
     Raises
     ------
     Exception
-        If they cannot be pickled.
+        If the job or a run cannot be pickled.
     """
     stream = io.BytesIO()
     pickler = _Pickler(stream)

@@ -307,7 +307,7 @@ class Hunt:
     asked : Counter of str
         Questions by class: plain, memory, constraints, kinds.
     refused : Counter of str
-        Those among them where the method says that it has no answer.
+        Questions, among those, on which the method says that it has no answer.
     counterexample : Counterexample, optional
     seed : int
     interrupted : bool
@@ -370,7 +370,7 @@ def hunt_by(
     ----------
     method : RunMethod
     seconds : float
-        By the clock; the current question is finished.
+        Wall time of the hunt; the current question is finished.
     seed : int
         The same seed draws the same questions.
     kinds : bool

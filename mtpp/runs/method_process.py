@@ -94,7 +94,7 @@ def ask_here(method: Any, task: Task, patience: float | None, grace: float | Non
     Raises
     ------
     MethodError
-        If it fails, or was ended.
+        If the method fails, or was ended.
     """
     if sys.platform != "linux":
         return _tried(method, task)
@@ -117,7 +117,7 @@ def ask_process(
     Raises
     ------
     MethodError
-        If it cannot be loaded, fails, or was ended.
+        If the method cannot be loaded, fails, or was ended.
     KeyboardInterrupt
         At Ctrl-C.
     """

@@ -82,7 +82,7 @@ class UserMethod:
         Raises
         ------
         InputError
-            If it cannot be loaded.
+            If the method cannot be loaded.
         """
         try:
             if self.call is None:
@@ -235,7 +235,7 @@ def as_user_model(candidate: Any) -> UserMethod | None:
     Raises
     ------
     InputError
-        As `as_user_method`, and if it is a search.
+        As `as_user_method`, and if the candidate is a search.
     """
     if not isinstance(candidate, str) and not is_model(candidate):
         raise WordError("model", candidate, f"give {_MODELS}.")

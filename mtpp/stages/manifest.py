@@ -191,7 +191,7 @@ def check_new_folder(folder: Path) -> None:
     Raises
     ------
     InputError
-        If it is there and holds something, or is no folder.
+        If the path exists and is no empty folder.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it is there and not an empty folder; give another name.")
@@ -224,7 +224,7 @@ def file_record(path: Path) -> FileRecord:
     Raises
     ------
     InputError
-        If it is missing or no regular file.
+        If the file is missing or not regular.
     """
     check_readable(path)
     digest = hashlib.sha256()

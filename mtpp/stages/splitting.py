@@ -150,7 +150,7 @@ class ModuleStages(Displayed):
     whole : torch.fx.GraphModule
         Calls the stages with the inputs in a row.
     program : torch.export.ExportedProgram
-        What was cut.
+        Program that was cut.
     difference : float, optional
         The largest difference of an output on the example from that of the whole module, as a part of the largest
         number of that output; None where there was nothing to run.
@@ -259,7 +259,7 @@ def stages_of_module(
     result : Result
         With a partition of the program's graph.
     model : callable
-        What the program was exported from, to compare with.
+        Module or function from which the program was exported, to compare with.
     example : Example, optional
         Where there is one, stages and model are run with it.
 

@@ -55,7 +55,7 @@ class Relaxation:
     case : str
         Name of the case.
     cases : tuple of Relaxation
-        All of them, in the order of `mtpp_models.cases`.
+        Relaxations of all cases, in the order of `mtpp_models.cases`.
     """
 
     value: float | None
@@ -180,7 +180,7 @@ class Case:
         Raises
         ------
         InputError
-            If it is no Pyomo model that minimises one objective.
+            If the result is no Pyomo model that minimises one objective.
         """
         model = self.build()
         _check_model(self.name, model)
@@ -336,7 +336,7 @@ def contradiction(
     name : str
         Name of the model.
     cases : sequence of Case
-        Its cases; empty if the model is known to admit the partition.
+        Cases of the model; empty if the model is known to admit the partition.
     data : ScaledInstance
         The scaled instance from which the cases were built.
     solver : str

@@ -212,7 +212,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def excess_rates(self) -> list[float]:
-        """(T,) time [unit] of each unit of bytes beyond `spares` on a kind; 0 where overflow does not count."""
+        """(T,) streaming time [unit] of each unit of bytes above `spares`, by kind; 0 where overflow does not count."""
         return [
             self._bytes / rate / self.unit if alone.has_overflow else 0.0
             for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True)

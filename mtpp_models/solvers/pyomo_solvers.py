@@ -246,7 +246,7 @@ def run_classic(
     Raises
     ------
     SolverFaultError
-        If it fails, or does not end in time.
+        If the solver fails, or does not end in time.
     """
     solver = classic_solver(name, controls)
     keywords: dict[str, Any] = {}

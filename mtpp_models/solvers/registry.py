@@ -63,9 +63,9 @@ class Solver:
         Raises
         ------
         SolverFaultError
-            If it fails, or its answer contradicts itself.
+            If the solver fails, or its answer contradicts itself.
         SolverOptionsError
-            If it fails with options of the user.
+            If the solver fails with options of the user.
         InputError
             If its output cannot be written to the log.
         """
@@ -122,7 +122,7 @@ def find_solver(name: str, others: Iterable[str] = ()) -> Solver:
     InputError
         If there is none of this name.
     SolverNotAvailableError
-        If it is not installed; the message says what to install.
+        If the solver is not installed; the message says what to install.
     """
     if name in SOLVERS:
         return _ready(SOLVERS[name])

@@ -119,7 +119,7 @@ class Placeto(nn.Module):
         Raises
         ------
         InputError
-            If it has too many nodes, or another number of devices.
+            If the question has too many nodes, or another number of devices.
         """
         n, devices = question.instance.graph.n, self.options["devices"]
         if n > _MOST_NODES:

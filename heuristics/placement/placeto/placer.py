@@ -29,7 +29,7 @@ def require_torch() -> None:
     Raises
     ------
     InputError
-        If it is not installed.
+        If PyTorch is not installed.
     """
     if find_spec("torch") is None:
         raise InputError(f"PyTorch is not installed; install the extra: {extra('learn')}")

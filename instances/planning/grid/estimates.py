@@ -52,7 +52,7 @@ class Estimate:
     routing : Routing
         Routing of tokens to experts.
     modes : tuple of str
-        What layers may recompute.
+        Modes of recomputation that layers may use.
     """
 
     model: Transformer
@@ -68,12 +68,12 @@ class Estimate:
 
     @property
     def peak_flops(self) -> float:
-        """Peak of the products of this type [1/s]."""
+        """Peak rate of matrix products in the model's number type [FLOP/s]."""
         return self.device.peak_flops * (self.device.eight if self.dtype == "fp8" else 1.0)
 
     @property
     def longer(self) -> float:
-        """Factor by which a step takes longer than its operators."""
+        """Factor by which a step on all devices takes longer than its operators."""
         return self.constants.longer(self.servers.devices)
 
     @property
@@ -83,7 +83,7 @@ class Estimate:
 
     @property
     def update_time(self) -> float:
-        """Time of the optimizer for each number [s]."""
+        """Time that the optimizer takes for each parameter [s]."""
         return self.longer * UPDATE_BYTES / (REACHED * self.device.memory_bandwidth)
 
     def chain(self, micro_batch: int, degrees: tuple[Degrees, ...]) -> ConfiguredChain:

@@ -421,7 +421,7 @@ class Transformer:
         Raises
         ------
         InputError
-            If it does not; the vocabulary is padded, as runtimes do.
+            If the degree does not divide them; the vocabulary is padded, as runtimes do.
         """
         for layer in self.kinds.values():
             counts = {"heads": layer.attention.heads, "heads of keys": layer.key_heads, "inner width": layer.inner}

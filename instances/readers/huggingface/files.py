@@ -50,9 +50,9 @@ _INFINITE = re.compile(r"(?<=[\[\s,:])Infinity(?=[\s,\]}])")
 
 
 def configuration_file(spec: object) -> Path | None:
-    """The file that says the sizes of a model: a configuration, a GGUF file, or the one in a folder; None without.
+    """The file with the configuration of a model: `spec` itself, or a file of the folder `spec`; None without one.
 
-    In a folder, ``config.json`` goes before GGUF files, of which there must be one, apart from towers.
+    In a folder it is ``config.json`` or, without that, the only GGUF file that is not a tower's.
     """
     if not isinstance(spec, str | os.PathLike):
         return None
@@ -163,7 +163,7 @@ def _is_alone(config: Value, record: Decoder) -> bool:
 
 
 def _width(config: Value) -> dict[str, Dim]:
-    """Bytes of a number, by the type that the configuration states; empty if it states none."""
+    """The dimension `element_bytes` by the number type that a configuration states; empty if it states none."""
     texts = [level[name].data for _, level in levels_of(config) for name in ("dtype", "torch_dtype") if name in level]
     stated = [text for text in texts if text is not None][:1]
     sizes = [size for name, size in _WIDTHS.items() if name in stated]

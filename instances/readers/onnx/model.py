@@ -241,7 +241,7 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
     Parameters
     ----------
     model : ModelProto
-        Its inputs are changed.
+        Model whose input shapes are changed.
     dims : mapping of str to int
         By their names in the model, or as `INPUT:AXIS` where they have none. "batch" also stands for the first
         dimension of the inputs where that is a number; constant targets of Reshape follow it.
@@ -253,7 +253,7 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
     InputError
         If a dimension is unknown, or is not a positive number.
     OpenDimensionsError
-        If it has no value.
+        If a dimension has no value.
     """
     inputs = inputs_of(model.graph)
     places = _places(inputs)

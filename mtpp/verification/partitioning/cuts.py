@@ -256,7 +256,7 @@ def read_tree(parameters: Value, n: int) -> PriceTree:
     Raises
     ------
     InputError
-        If they are no tree over these nodes.
+        If the members are no tree over these nodes.
     """
     fields = parameters.open_members(("tree", "multipliers", "apart"))
     entries, multipliers = fields["tree"].whole_numbers(), fields["multipliers"].numbers()

@@ -376,7 +376,7 @@ class _Question:
 
 
 class _Front(NamedTuple):
-    """Flow network of the fronts of a level: supplies for nodes that they must hold, drains for nodes they cannot."""
+    """Flow network of the possible first blocks ("fronts") up to a level: supplies must be in them, drains cannot."""
 
     arcs: Arcs
     capacity: _Ints  # (a,)

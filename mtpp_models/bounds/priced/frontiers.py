@@ -225,7 +225,7 @@ class FrontierBlocks:
         A sweep over the nodes.
     instance : Instance
     bottleneck : float
-        Of a known partition, positive; it sets the scale of the whole numbers.
+        Bottleneck of a known partition, positive; it sets the scale of the whole numbers.
     """
 
     def __init__(self, steps: list[Step], instance: Instance, bottleneck: float) -> None:
@@ -316,7 +316,7 @@ class FrontierPrices:
     value : float
         The highest bound so far [time unit].
     prices : (n,) integers
-        Those that prove it.
+        Prices that prove the bound.
     order : list of int
         The nodes in the order of the sweep.
     """
