@@ -189,8 +189,8 @@ class _Process:
         with contextlib.suppress(OSError):  # a process that has died says nothing below
             pickle.dump(message, self._process.stdin)
             self._process.stdin.flush()
-        begin, still, first = time.monotonic(), 0.0, None
-        while limit is None or time.monotonic() - begin - still < limit:
+        begin, still = time.monotonic(), None
+        while limit is None or time.monotonic() - begin < limit:
             if interrupted.is_set():
                 raise KeyboardInterrupt
             try:
@@ -202,8 +202,9 @@ class _Process:
             answer = json.loads(line)
             if "still" not in answer:
                 return dict(answer)
-            first = answer["still"] if first is None else first
-            still = answer["still"] - first  # while kernels are compiled the clock stands still
+            if still is not None:
+                begin += answer["still"] - still  # while kernels are compiled the clock stands still
+            still = answer["still"]
         raise MethodError(f"{late} within {limit:g} s, and its process was ended")
 
     def _read(self) -> None:
