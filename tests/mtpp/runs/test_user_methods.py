@@ -96,14 +96,14 @@ def test_a_bad_heuristic_costs_its_own_runs(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(method_process, "GRACE", 0.5)
     (tmp_path / "bad.py").write_text(UNSOUND)
     names = ["broken", "nonsense", "cheat", "backwards", "deadly", "leaves", "prints", "endless"]
-    frame = compared([*(f"{tmp_path}/bad.py:{name}" for name in names), "kahn"], time_limit=1)
+    frame = compared([*(f"{tmp_path}/bad.py:{name}" for name in names), "kahn"], time_limit=6)
     found = frame.set_index("method")
     errors = found["error"].dropna().to_dict()
     assert errors == errors | {
         "bad.py:broken": "RuntimeError: this one is broken in two lines",
         "bad.py:deadly": "its process died (exit code 3)",
         "bad.py:leaves": "SystemExit: 0",
-        "bad.py:endless": "it did not end within 1.6 s, and its process was ended",
+        "bad.py:endless": "it did not end within 7.1 s, and its process was ended",
     }
     assert "int, not a Partition" in errors["bad.py:nonsense"]
     assert "InputError" in errors["bad.py:backwards"]
