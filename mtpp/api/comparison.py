@@ -27,10 +27,9 @@ from mtpp.questions.partitioning import (
     instances_of,
 )
 from mtpp.questions.suites import load_targets
-from mtpp.questions.words import GraphLike, budgets_of, checked, path_of, pick, seeds_of, takes_words
+from mtpp.questions.words import GraphLike, budgets_of, checked, path_of, pick, seeds_of, solve_options, takes_words
 from mtpp.runs.workers import is_worker
 from mtpp.text.numbers import parse_names
-from mtpp_models import SolveOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -229,9 +228,7 @@ def compare(
         raise InputError('jobs: a process that was started for them came here again; use if __name__ == "__main__":.')
     from mtpp.runs.statistics import compare_methods
 
-    options = SolveOptions(
-        "highs", words["time_limit"], words["gap"], words["threads"], words["seed"], words["solver_options"] or {}
-    )
+    options = solve_options(words, words["time_limit"])
     file = words["file"]
     return compare_methods(
         questions_of(graphs, k, pick(KindWords, words)),

@@ -62,7 +62,7 @@ from mtpp.questions.serving import (
     serving_terms,
     throughput_at_most_context,
 )
-from mtpp.questions.words import GraphLike, pick, takes_words
+from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
 from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.serving import serving_front
@@ -123,7 +123,7 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
 def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] = ignore) -> FlowResult:
     """As `flow`, from keyword arguments that are already checked."""
     methods = flow_methods(words["seed"], search_only=words["search_only"])
-    options = SolveOptions(time_limit=words["time_limit"], seed=words["seed"])
+    options = solve_options(words, words["time_limit"])
     prefills = words["devices"] is not None and question.steps is None
     bare = "layers without embeddings and head, " if prefills else ""
     return answered(question, methods, options, on_progress).noted(bare + question.terms)
@@ -372,14 +372,7 @@ def placed(
     def search(limits: Limits, tell: Tell) -> PlacementResult:
         return search_placement(instance, method, rng, limits, grouping, tell, policy)
 
-    options = SolveOptions(
-        words["solver"],
-        words["time_limit"],
-        threads=words["threads"],
-        seed=words["seed"],
-        solver_options=words["solver_options"] or {},
-        log=words["log"],
-    )
+    options = solve_options(words, words["time_limit"])
     methods = placement_methods(instance, search, search_only=search_only)
     answer = answered(instance, methods, options if search_only else options.doubled(), on_progress, on_fault)
     answer = replace(answer, method=answer.parts[0].method)  # that of the search, which may have a new name

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from threading import Event
 
@@ -124,50 +125,25 @@ class LeastK:
         return f" {result.instance.label}: every bottleneck is at least {bound}."
 
 
-def find_least_k(
-    question: Instance,
-    good_enough: float,
-    options: SolveOptions,
-    *,
-    method: str = "portfolio",
-    prove: bool = True,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+def _fewest_blocks(
+    question: Instance, good_enough: float, options: SolveOptions, method: str, proof: Callable[..., Result] | None
 ) -> LeastK:
-    """Search for the least number of blocks.
+    """The least number of blocks; without `proof`, which runs `certify`, smaller k are excluded by sums alone.
 
     Sums of bytes exclude the smallest k. A search then looks for a k with a good enough partition, in growing steps and
-    then between the last two. From there downwards, `certify` finds a good enough partition for k or excludes k; once a
+    then between the last two. From there downwards, `proof` finds a good enough partition for k or excludes k; once a
     k is excluded, so are fewer blocks.
-
-    Parameters
-    ----------
-    question : Instance
-        The question; its k is only used where constraints name blocks.
-    good_enough : float
-        The bottleneck to reach; infinite where the memory is a hard limit and any answer will do.
-    options : SolveOptions
-        The time limit is for each k.
-    method : str
-        Name of the search.
-    prove : bool
-        Whether to exclude smaller k by more than sums.
-    on_progress, on_fault : callable, optional
-        As for `certify`.
     """
     least = LeastK(question, good_enough)
     with catch_interrupt() as interrupted:
         if _starts(least, interrupted):
             _look_upwards(least, lambda k: _search(least, k, options, method, interrupted))
-        while prove and least.open and least.k is not None and not (least.interrupted or interrupted.is_set()):
+        while proof and least.open and least.k is not None and not (least.interrupted or interrupted.is_set()):
             k = least.open[-1]
             instance = least.instance(k)
             if instance is None:
                 continue
-            answers = list(least.results.values())
-            least.results[k] = certify(
-                instance, options, earlier=answers, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault
-            )
+            least.results[k] = proof(instance, options, earlier=list(least.results.values()))
             least.interrupted = least.results[k].interrupted
             if not (rules_out(least.results[k], good_enough) or reaches(least.results[k], good_enough)):
                 break
@@ -279,18 +255,32 @@ def find_least(
     """Find the cheapest devices if they have prices, else the least number of blocks.
 
     Cheaper choices of devices come first. A dynamic program over ideals, with lower bounds on costs, excludes a choice;
-    on the others `certify` searches for an answer. The time limit is for all choices together; when it has passed, the
-    choice of all devices is still tried at once, and choices not tried are undecided.
+    on the others `certify` searches for an answer. When the time has passed, the choice of all devices is still tried
+    at once, and choices not tried are undecided.
+
+    Parameters
+    ----------
+    question : Instance
+        The question; its k is only used where constraints name blocks.
+    good_enough : float
+        The bottleneck to reach; infinite where the memory is a hard limit and any answer will do.
+    options : SolveOptions
+        The time limit is for each k, or for all choices of devices together.
+    method : str
+        Name of the search for a k.
+    prove : bool
+        Whether to exclude smaller k by more than sums.
+    on_progress, on_fault : callable, optional
+        As for `certify`.
 
     Raises
     ------
     InputError
         If there are too many choices, or ideals.
     """
+    proof = partial(certify, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault)
     if question.machines.price is None:
-        return find_least_k(
-            question, good_enough, options, method=method, prove=prove, on_progress=on_progress, on_fault=on_fault
-        )
+        return _fewest_blocks(question, good_enough, options, method, proof if prove else None)
     devices = question.machines
     if math.prod(count + 1 for count in devices.counts) > _MOST_CHOICES:
         raise InputError(f"{question.name}: there are more than {_MOST_CHOICES} choices of devices; give fewer kinds.")
@@ -304,7 +294,7 @@ def find_least(
             looked_at = choices.index(counts) + 1
             share = deadline.share(_PART).time_limit
             part = replace(options, time_limit=None if share is None else max(share, _LEAST))
-            answer = _on(question, counts, part, good_enough, on_progress, on_fault)
+            answer = proof(_on(question, counts), part)
             least.interrupted = answer.interrupted or interrupted.is_set()
             if _decided(least, answer, devices.subset(counts)) or least.interrupted:
                 break
@@ -313,8 +303,7 @@ def find_least(
             least.undecided += [devices.subset(counts) for counts in choices[looked_at:]]
             if not least.interrupted and looked_at < len(choices):  # all devices are the last choice
                 least.undecided.pop()
-                at_once = replace(options, time_limit=_LEAST)
-                answer = _on(question, devices.counts, at_once, good_enough, on_progress, on_fault)
+                answer = proof(_on(question, devices.counts), replace(options, time_limit=_LEAST))
                 _decided(least, answer, devices)
     return least
 
@@ -329,17 +318,10 @@ def _decided(least: LeastPrice, answer: Result, chosen: Machines) -> bool:
     return False
 
 
-def _on(
-    question: Instance,
-    counts: tuple[int, ...],
-    options: SolveOptions,
-    good_enough: float,
-    on_progress: Callable[[Progress], None] | None,
-    on_fault: Callable[[SolverNotAvailableError], None] | None,
-) -> Result:
-    """Run `certify` on a choice of the devices."""
+def _on(question: Instance, counts: tuple[int, ...]) -> Instance:
+    """The question on a choice of its devices."""
     chosen = question.machines.subset(counts)
-    instance = Instance(
+    return Instance(
         question.graph,
         chosen,
         question.name,
@@ -348,4 +330,3 @@ def _on(
         activation_buffer=question.activation_buffer,
         fit=question.fit and any(math.isfinite(kind.memory) for kind in chosen.kinds),
     )
-    return certify(instance, options, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault)

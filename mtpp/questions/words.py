@@ -349,8 +349,8 @@ class SolvingWords(ProofWords, total=False):
     time_limit: Annotated[float | None, Word("For each k, or none.", 60.0, "SECONDS", LIMITS, basic=True)]
 
 
-def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
-    """Keyword arguments as the record `SolveOptions`.
+def solve_options(words: Mapping[str, Any], time_limit: float | None) -> SolveOptions:
+    """Keyword arguments as the record `SolveOptions`, with its defaults for those that a function does not take.
 
     Raises
     ------
@@ -359,15 +359,8 @@ def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
     """
     from mtpp_models import SolveOptions
 
-    return SolveOptions(
-        words["solver"],
-        time_limit,
-        words["gap"],
-        words["threads"],
-        words["seed"],
-        words["solver_options"] or {},
-        words["log"],
-    )
+    stated = {name: words[name] for name in words_of(ProofWords) if words.get(name) is not None}
+    return SolveOptions(time_limit=time_limit, **stated)
 
 
 def seeds_of(value: Any) -> list[int]:

@@ -24,7 +24,7 @@ from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.partition import Partition
 from mtpp.certifying.certify import certify, methods_for
-from mtpp.certifying.least_k import find_least_k
+from mtpp.certifying.least_k import find_least
 from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve
 
@@ -124,7 +124,7 @@ def test_the_fewest_devices_are_those_of_brute_force() -> None:
         enough = float(best) * 1.3
         optima = {k: optimum_of(replace(case, k=k)) for k in range(1, case.k + 1)}
         good = [k for k, cost in optima.items() if cost is not None and cost <= enough]
-        least = find_least_k(asked, enough, SolveOptions(time_limit=3.0))
+        least = find_least(asked, enough, SolveOptions(time_limit=3.0))
         assert (least.k, least.open) == (min(good), [])
         tried += 1
     assert tried > 3
