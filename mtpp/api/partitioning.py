@@ -267,26 +267,13 @@ def bounded(
     instance: Instance,
     model: str | Model,
     start: Partition | None,
-    words: BoundWords,
+    words: BoundWords | SolveWords,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Result of one model on one question, from keyword arguments that are already checked."""
-    options = solve_options(words, words["time_limit"])
-    return _modelled(instance, model, options, start, relaxation=words["relaxation"], on_progress=on_progress)
-
-
-def _modelled(
-    instance: Instance,
-    model: str | Model,
-    options: SolveOptions,
-    start: Partition | None,
-    *,
-    relaxation: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Result:
-    """Solve one model; the bound of a caller's model is only stated."""
+    """Result of one model, from keyword arguments that are already checked; the bound of a caller's model is stated."""
     from mtpp.runs.user_methods import as_user_model
 
+    options, relaxation = solve_options(words, words["time_limit"]), bool(words.get("relaxation"))
     method = as_user_model(model)
     if method is not None and method.call is None and isinstance(model, str):
         if relaxation:
@@ -341,12 +328,12 @@ def solve(
     >>> mtpp.solve(graph, k=2, bandwidth=1, model="exact+all").status.value
     'optimal'
     """
-    options = solve_options(words, words["time_limit"])
+    solve_options(words, words["time_limit"])  # refused before a graph is read
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, earlier: Sequence[Result]) -> Result:
-        result = searched(instance, "portfolio", options.seed, None)
-        return combine(result, _modelled(instance, model, options, result.partition))
+        result = searched(instance, "portfolio", words["seed"], None)
+        return combine(result, bounded(instance, model, result.partition, words))
 
     return _answers(instances, k, answer)
 
