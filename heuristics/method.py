@@ -49,7 +49,7 @@ class Limits:
         return replace(self, target=None)
 
     def allow(self, evaluations: int) -> int:
-        """Reduce a number of evaluations to the number allowed."""
+        """The number of evaluations that may be made, at most `evaluations`."""
         return evaluations if self.evaluations is None else min(evaluations, self.evaluations)
 
 

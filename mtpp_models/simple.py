@@ -48,7 +48,7 @@ def work_bound(instance: Instance) -> float:
 def simple(instance: Instance) -> float:
     """Lower bound on the bottleneck [time unit]: `work_bound` plus the time to stream bytes that cannot fit.
 
-    Over kinds of devices it is the bound by the best weights of kinds.
+    With several kinds of devices it is `speed_bound` with the best weights of the kinds.
     """
     if not instance.is_alike:
         return speed_bound(instance, speed_shares(instance))

@@ -112,7 +112,7 @@ def _options(**values: int | None) -> str:
 
 
 def vllm_words(deployment: ServerStages) -> str:
-    """The command of vLLM, whose `max-num-seqs` counts the sequences of all batches in flight."""
+    """The command that starts vLLM; its `max-num-seqs` counts the sequences of all batches in flight."""
     options = _options(
         tensor_parallel_size=deployment.degree("vllm"),
         pipeline_parallel_size=len(deployment.layers),
@@ -124,7 +124,7 @@ def vllm_words(deployment: ServerStages) -> str:
 
 
 def sglang_words(deployment: ServerStages) -> str:
-    """The command of SGLang."""
+    """The command that starts SGLang with these stages."""
     options = _options(
         tp_size=deployment.degree("sglang"),
         pp_size=len(deployment.layers),
@@ -137,7 +137,7 @@ def sglang_words(deployment: ServerStages) -> str:
 
 
 def tensorrt_words(deployment: ServerStages) -> str:
-    """The YAML of TensorRT-LLM, which keeps a batch in flight for each stage."""
+    """The YAML file of TensorRT-LLM, which keeps a batch in flight for each stage."""
     stages, in_flight = len(deployment.layers), deployment.in_flight
     if in_flight is not None and in_flight < stages:
         raise InputError(
@@ -155,10 +155,10 @@ def tensorrt_words(deployment: ServerStages) -> str:
 
 
 def llama_words(deployment: ServerStages) -> str:
-    """Options of llama.cpp for layers, the output among them as one more.
+    """Options of llama.cpp for the layers of each device; the output counts as one more layer.
 
-    Of n layers and the output, number i goes to the first device whose share, with those before it, is more than
-    i / (n + 1). What comes before the layers stays on the host. Empty stages take no device. Devices of other hosts are
+    Of n layers and the output, number i goes to the first device whose share, with those before it, is more than i / (n
+    + 1). What comes before the layers stays on the host. Empty stages take no device. Devices of other hosts are
     numbered in the order of their servers. A cache has a multiple of 256 tokens for each sequence.
     """
     deployment.check_single_devices("llama-cpp")
@@ -185,7 +185,7 @@ def llama_words(deployment: ServerStages) -> str:
 
 
 def exo_words(deployment: ServerStages) -> str:
-    """The command for a running exo, which asks it for a placement and gives that back with these layers.
+    """Command for a running exo: it asks exo for a placement, and returns that to it with these layers.
 
     Stages are the nodes of its ring in their order. A placement on another number of nodes is refused.
     """

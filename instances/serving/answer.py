@@ -69,7 +69,7 @@ class ServedChain:
 
     @property
     def sequences(self) -> int:
-        """Sequences in flight."""
+        """Number of sequences in flight."""
         return self.chain.batches * self.chain.batch
 
     @property

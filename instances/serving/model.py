@@ -55,7 +55,7 @@ class LayerShape:
 
     @property
     def parameters(self) -> int:
-        """All parameters."""
+        """Number of all parameters of the layer."""
         return self.weights + self.whole + self.experts * self.expert
 
     def __post_init__(self) -> None:

@@ -109,7 +109,7 @@ def claim(path: Path, name: str) -> Callable[[], None]:
 
 @cache
 def _opened(path: Path, process: int) -> int:
-    """A descriptor kept open, as closing any descriptor of a file drops all claims of the process there."""
+    """An open descriptor of the file, kept open: closing any descriptor of a file ends all claims of the process."""
     return os.open(path, os.O_RDWR)
 
 

@@ -155,7 +155,7 @@ def serving_instance(
 
 
 def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
-    """Batches in flight, by default as many as stages and runtime allow; a `WordError` if more."""
+    """Number of batches in flight, by default as many as stages and runtime allow; a `WordError` if more."""
     in_flight, limit = words["in_flight"], 1 if runtime.one_batch else k
     if in_flight is None:
         assume("in_flight", f"{how_many(limit, 'batch')} in flight")

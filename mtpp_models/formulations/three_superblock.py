@@ -111,7 +111,7 @@ def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]
 
 
 def _shares(data: ScaledKinds) -> FloatArray:
-    """(T, n) least weighted work of each node, in multiples of what some block on each kind must hold."""
+    """(T, n) weighted work of each node, in multiples of the weighted work that some block on each kind must do."""
     shares = speed_shares(data.instance)
     least = (shares[:, None] * data.instance.finite_works).min(axis=0)
     needed = shares / float(np.array(data.instance.machines.counts) @ shares) * least.sum()

@@ -238,7 +238,7 @@ class PartitionMeasures:
         return tables
 
     def frame(self, item: str) -> pd.DataFrame:
-        """Runs of an item."""
+        """Frame of the runs that a table or figure (`item`) of the paper needs."""
         if item not in self._frames:
             keys = self._study.keys(item)
             runs = (run for run in self._runs if run["key"] in keys and run["method"] != _PROOFS)

@@ -133,7 +133,7 @@ def _row(value: Value, profile: str) -> Row:
 
 
 def _for_profile(value: Value, profile: str) -> Value:
-    """The value for a profile, of a table that has one for each; other values are the same for all."""
+    """The value for a profile: its own or the general one in a table by profile, else the value itself."""
     if not isinstance(value.data, dict):
         return value
     values = value.members((), (*PROFILES, _OTHERS))

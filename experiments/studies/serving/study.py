@@ -246,10 +246,11 @@ class ReportedServing:
 
 
 def vllm_6920() -> ReportedServing:
-    """Llama-3-70B in FP8 on eight L4 of 24 GB, in blocks of 16 tokens: 1,476, and 3,078 with less at the ends.
+    """Contexts of Llama-3-70B in FP8 on eight L4 of 24 GB under vLLM: by ten layers a stage, and by a manual cut.
 
-    Embedding and head have two bytes a weight. The memory for weights and caches is set such that ten layers a stage
-    leave room for 1,476 blocks.
+    The published contexts are 1,476 blocks of 16 tokens, and 3,078 blocks if the first and the last stage have fewer
+    layers. Embedding and head have two bytes a weight. The memory for weights and caches is set such that ten layers a
+    stage leave room for 1,476 blocks.
     """
     graph = ARCHITECTURES["llama-3-70b"].build(phase="decode", element_bytes=1, kv_bytes=2, context=1)
     loose = serving_chain(Instance(graph, Platform(8, _LINK, 1e12, fit=True)), RUNTIMES["vllm"], 1)
@@ -271,10 +272,11 @@ def vllm_6920() -> ReportedServing:
 
 
 def ollama_12010() -> ReportedServing:
-    """llama3.2-vision:90b on four devices of 22 GB: a context of 14,094, and 29,700 by 24, 27, 27 and 23 layers.
+    """Contexts of llama3.2-vision:90b on four devices of 22 GB under Ollama: by its default cut, and by a manual one.
 
-    The output counts as a layer of the last device. The buffer of each device is set such that the reported 15.5 GB
-    remain unused; the first device also holds as much as leaves room for 14,094 tokens beside 26 layers.
+    The published contexts are 14,094 tokens, and 29,700 tokens with 24, 27, 27 and 23 layers. The output counts as a
+    layer of the last device. The buffer of each device is set such that the reported 15.5 GB remain unused; the first
+    device also holds as much as leaves room for 14,094 tokens beside 26 layers.
     """
     counts, context, memory = (26, 25, 25, 24), 14094.0, 22e9
     grows = np.array([0.0, *(_KEYS * (i % _PICTURE != 3) for i in range(_LAYERS)), 0.0])

@@ -159,7 +159,7 @@ class LayerSizes:
 
     @property
     def divided_parameters(self) -> int:
-        """Parameters, without experts, that are divided among tensor ranks."""
+        """Number of parameters, without experts, that are divided among tensor ranks."""
         attention, h = self.attention, self.hidden
         if isinstance(attention, LatentAttention):
             biases = attention.bias * h
@@ -171,7 +171,7 @@ class LayerSizes:
 
     @property
     def whole_parameters(self) -> int:
-        """Parameters that each tensor rank has in full."""
+        """Number of parameters that each tensor rank holds completely."""
         attention, count = self.attention, self.layer.norms * self.norm + self.layer.vectors + self.attention.vectors
         if isinstance(attention, LatentAttention):
             count += (self.hidden + attention.bias) * self.latents + self.normed_latents
@@ -182,13 +182,13 @@ class LayerSizes:
 
     @property
     def expert_parameters(self) -> int:
-        """Parameters of all routed experts, which an expert degree divides as well."""
+        """Number of parameters of all routed experts, which an expert degree divides as well."""
         experts = self.experts
         return 0 if experts is None else experts.count * self._network(experts.inner, biases=experts.bias)
 
     @property
     def parameters(self) -> int:
-        """All parameters."""
+        """Number of all parameters of the layer."""
         return self.divided_parameters + self.whole_parameters + self.expert_parameters
 
     def attended(self, sequence: int) -> float:
@@ -209,16 +209,16 @@ class LayerSizes:
 
     @property
     def _attention_weights(self) -> int:
-        """Weights of attention that tensor ranks divide among them."""
+        """Number of attention weights that are divided among tensor ranks."""
         return sum(inputs * outputs for inputs, outputs in self.products) + self.outputs * self.hidden
 
     @property
     def _router(self) -> int:
-        """Weights of the router, 0 without experts."""
+        """Number of weights of the router, 0 without experts."""
         return 0 if self.experts is None else self.hidden * self.experts.count
 
     def _network(self, inner: int, *, biases: bool) -> int:
-        """Parameters of one feed-forward network."""
+        """Number of parameters of one feed-forward network."""
         n, h = self.matrices, self.hidden
         return n * h * inner + biases * ((n - 1) * inner + h)
 
@@ -378,33 +378,33 @@ class Transformer:
 
     @property
     def table_width(self) -> int:
-        """Width of the table of tokens."""
+        """Width of the token embeddings."""
         return self.hidden if self.embedding is None else self.embedding
 
     @property
     def widening(self) -> int:
-        """Weights of the matrix between the token table and the layers; 0 without one."""
+        """Number of weights of the matrix between token embeddings and layers; 0 without one."""
         return self.table_width * self.hidden if self.table_width != self.hidden else 0
 
     @property
     def table_parameters(self) -> int:
-        """Parameters of the table of tokens, which embedding and head share where they are tied."""
+        """Number of parameters of the token embeddings, which the head shares where they are tied."""
         return self.vocabulary * self.table_width
 
     @property
     def embedding_parameters(self) -> int:
-        """Parameters before the layers."""
+        """Number of parameters before the layers."""
         return self.table_parameters + self.widening + self.before
 
     @property
     def head_parameters(self) -> int:
-        """Parameters after the layers; a tied table counts here as well."""
+        """Number of parameters after the layers; tied token embeddings count here as well."""
         head = self.head * (self.table_parameters + self.widening)
         return head + self.pooled * (self.hidden**2 + self.hidden) + self.after
 
     @property
     def parameters(self) -> int:
-        """Number of trained parameters; a tied table counts once.
+        """Number of trained parameters; tied token embeddings count once.
 
         Examples
         --------

@@ -77,7 +77,7 @@ def sparse_layers(fields: Fields, layers: int) -> list[bool]:
 
 
 def _number(fields: Fields, word: str, least: int = 0) -> int:
-    """The number of a rule: `word` is a number, a field, or ``FIELD|DEFAULT``: a field with a default."""
+    """The number that a rule states as `word`: a number, the name of a field, or ``FIELD|DEFAULT``."""
     if word.isdigit():
         return int(word)
     name, _, default = word.partition("|")
@@ -328,7 +328,7 @@ _SOFTMAX_FLOPS, _ROTARY_FLOPS = 5, 3
 
 
 def held_tokens(mixer: Attention | LatentAttention, context: int) -> int:
-    """Tokens of a sequence that the cache of a layer holds between two steps."""
+    """Number of tokens of a sequence that the cache of a layer holds between two steps."""
     window = mixer.window if isinstance(mixer, Attention) else None
     return context if window is None else min(context, window - 1)
 

@@ -115,7 +115,7 @@ def _head_width(fields: Fields, hidden: int, heads: int) -> int:
 
 
 def _key_heads(fields: Fields, heads: int) -> int:
-    """Heads of keys and values, by the rule of the model type."""
+    """Number of heads of keys and values, by the rule of the model type."""
     rule = fields.words.get("key_heads", "num_key_value_heads")
     if rule == "multi_query":
         return 1 if fields.truth("multi_query") else heads
