@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from instances import ComputationGraph, InputError, Instance, Partition, Result, combine
+from instances import ComputationGraph, InputError, Instance, Partition, Result
 from instances.errors import InputWarning, WordError, find
 from mtpp.questions.reading import is_module, read_program, save_module
 from mtpp.questions.stages import MEASURED, ModelWords, RunWords, SplitWords, StagesWords, check_model, stages_question
-from mtpp.questions.words import checked, path_of, pick, solve_options, takes_words
+from mtpp.questions.words import checked, path_of, pick, takes_words
 from mtpp.stages.manifest import Manifest, check_new_folder
 
 if TYPE_CHECKING:
     from mtpp.stages.splitting import ModuleStages
     from mtpp.stages.trial import Trial
-    from mtpp_models import Progress, SolverNotAvailableError
 
 
 @overload
@@ -128,7 +126,7 @@ def split(
 
 def _split_file(model: Path, k: int | None, out: Path, partition: Any, words: SplitWords) -> Result:
     splitting = Splitting.of(model, k, out, partition, words)
-    best = _require_partition(splitting.certified(partition))
+    best = _certified(splitting.instance, splitting.given, partition, words)
     splitting.write(best)
     return best
 
@@ -140,13 +138,17 @@ def _split_module(model: Any, k: int | None, partition: Any, words: SplitWords) 
     _check_method(words)
     program, graph = read_program(model, pick(ModelWords, words))
     question = pick(StagesWords, {**words, **checked(ModelWords, {})})
-    best = _require_partition(_certified(*_question(graph, k, partition, question), words, partition))
+    best = _certified(*_question(graph, k, partition, question), partition, words)
     example = example_of(program) if words["samples"] else None
     run = model.module(check_guards=False) if type(model).__name__ == "ExportedProgram" else model
     return stages_of_module(program, best, run, example)
 
 
-def _require_partition(best: Result) -> Result:
+def _certified(instance: Instance, given: Partition | None, partition: object, words: SplitWords) -> Result:
+    """The partition to split by, with its bounds; a result with a proof is returned unchanged."""
+    from mtpp.stages.splitting import find_answer
+
+    best = partition if isinstance(partition, Result) and partition.proved else find_answer(instance, given, words)
     if best.partition is None:
         raise InputError(f"{best.instance.label}: {best.impossible or 'no partition was found; give more time.'}")
     return best
@@ -183,15 +185,6 @@ class Splitting:
         _check_method(words)
         return cls(model, *_question(model, k, partition, pick(StagesWords, words)), out, words)
 
-    def certified(
-        self,
-        partition: object = None,
-        on_progress: Callable[[Progress], None] | None = None,
-        on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-    ) -> Result:
-        """The partition to split by, with its bounds; a given `partition` with a proof is returned unchanged."""
-        return _certified(self.instance, self.given, self.words, partition, on_progress, on_fault)
-
     def write(self, best: Result) -> Manifest:
         """Write the stages."""
         from mtpp.stages.folder import write_stages
@@ -210,25 +203,6 @@ def _question(
 
         words["bandwidth"] = measured_bandwidth()
     return stages_question(model, k, partition, words)
-
-
-def _certified(
-    instance: Instance,
-    given: Partition | None,
-    words: SplitWords,
-    partition: object,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-) -> Result:
-    from mtpp.stages.splitting import find_answers
-
-    if isinstance(partition, Result) and partition.proved:
-        return partition
-    options = solve_options(words, words["time_limit"])
-    method = words["method"]
-    return combine(
-        *find_answers(instance, options, partition=given, method=method, on_progress=on_progress, on_fault=on_fault)
-    )
 
 
 def _check_method(words: SplitWords) -> None:

@@ -44,12 +44,14 @@ def split(
     Example: mtpp split model.onnx -k 4 --bandwidth 10GB/s --out stages
     """
     from mtpp.api.stages import Splitting
+    from mtpp.stages.splitting import find_answer
 
     splitting = Splitting.of(model, k, out, partition, words)
     label = splitting.instance.label
     faults: list[SolverNotAvailableError] = []
     with printing.working(label) as live:
-        best = splitting.certified(on_progress=live.show, on_fault=faults.append).noted(*assumptions())
+        best = find_answer(splitting.instance, splitting.given, words, live.show, faults.append)
+        best = best.noted(*assumptions())
     if best.partition is None:
         if best.impossible is not None:
             return complain(f"{label}: {best.impossible}", IMPOSSIBLE)

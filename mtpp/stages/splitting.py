@@ -16,8 +16,11 @@ from instances import Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows
+from instances.results import combine
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
+from mtpp.questions.stages import SplitWords
+from mtpp.questions.words import solve_options
 from mtpp.stages.folder import fill
 from mtpp.stages.manifest import Manifest, check_new_folder, file_record
 from mtpp.stages.runner import Pipeline, StageError, StageJob, measure_link
@@ -302,43 +305,41 @@ def _outputs(model: Callable[..., Any], example: Example) -> list[torch.Tensor]:
 # Certified partitions to split models by, and the bandwidth between processes.
 
 
-def find_answers(
+def find_answer(
     instance: Instance,
-    options: SolveOptions,
-    *,
-    partition: Partition | None = None,
-    method: str | None = None,
+    partition: Partition | None,
+    words: SplitWords,
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-) -> list[Result]:
-    """Results for the partition to split by, with its bounds.
+) -> Result:
+    """The partition to split by, with its bounds.
 
     Parameters
     ----------
     instance : Instance
         The question.
-    options : SolveOptions
-        Solver, time limit and seed.
     partition : Partition, optional
         Partition to keep; the time is for bounds then.
-    method : str, optional
-        A search to use alone, with the bound *simple*; otherwise all methods take turns as in `certify`.
+    words : SplitWords
+        Solver, time limit and seed; and perhaps the `method` to search by alone, with the bound *simple*. Otherwise all
+        methods take turns as in `certify`.
     on_progress, on_fault
         As for `certify`.
 
     Returns
     -------
-    list of Result
+    Result
         Without a partition if none was found.
     """
+    options, method = solve_options(words, words["time_limit"]), words["method"]
     if method is None:
         best = certify(instance, options, start=partition, on_progress=on_progress, on_fault=on_fault)
         answers = list(best.parts)
     else:
         answers = _quickly(instance, partition, method, options)
-    if partition is None:
-        return answers
-    return [*(replace(answer, answer=None) for answer in answers), Result("given", instance, partition)]
+    if partition is not None:
+        answers = [*(replace(answer, answer=None) for answer in answers), Result("given", instance, partition)]
+    return combine(*answers)
 
 
 def _quickly(instance: Instance, partition: Partition | None, method: str, options: SolveOptions) -> list[Result]:
