@@ -363,25 +363,8 @@ def performance(ratios: ArrayLike, tau: float) -> float:
 
 #: Columns of a row.
 COLUMNS = (
-    "graph",
-    "cluster",
-    "n",
-    "m",
-    "k",
-    "method",
-    "solver",
-    "seed",
-    "budget",
-    "bottleneck",
-    "bound",
-    "ratio",
-    "simple",
-    "seconds",
-    "cpu_seconds",
-    "primal_integral",
-    "gap_integral",
-    "remark",
-    "error",
+    *("graph", "cluster", "n", "m", "k", "method", "solver", "seed", "budget", "bottleneck", "bound", "ratio"),
+    *("simple", "seconds", "cpu_seconds", "primal_integral", "gap_integral", "remark", "error"),
 )
 _NUMBERS = (
     *("budget", "bottleneck", "bound", "ratio", "simple", "seconds", "cpu_seconds"),
