@@ -18,10 +18,10 @@ from instances.graph.tensors import sums_by
 from instances.partitioning.partition_file import stated_partition
 from instances.partitioning.stated import Certificate
 from instances.partitioning.symmetry import contract_groups, reduce_instance
-from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import StatedPlacement
 from instances.results import LP_SUFFIX, STATED
 from instances.system.processes import catch_interrupt
+from mtpp.questions.files import placement_of
 from mtpp.verification.verdict import Check, Verdict
 from mtpp_models import SolveOptions, SolverNotAvailableError, read_solution, solve
 from mtpp_models.bounds.priced.bisection import BISECTION, halved
@@ -162,10 +162,7 @@ def place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Run the named solver on the same placement question again."""
     claim, stated = check.claim, verdict.certificate
     assert isinstance(stated, StatedPlacement)
-    start = Placement(stated.instance, list(stated.device))
-    if stated.device_order is not None and stated.bus_order is not None:
-        start = OrderedPlacement(stated.instance, list(stated.device), stated.device_order, stated.bus_order)
-    options = SolveOptions(time_limit=time_limit)
+    start, options = placement_of(stated), SolveOptions(time_limit=time_limit)
     if claim.method == EXACT and claim.solver is not None:
         options = replace(options, solver=claim.solver)
     try:

@@ -16,7 +16,7 @@ from instances.json_files import Value
 from instances.partitioning.partition_file import AnswerFile, read_partition, served_cut, stated_partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.partitioning.stated import certificate_from_document, serving_from_document
-from instances.placement.problem import placement_from_document
+from instances.placement.problem import StatedPlacement, placement_from_document
 from instances.planning import Iteration, Plan
 from instances.planning.grid.plan import GridPlan, plan_of
 from instances.planning.grid.stated import grid_from_document
@@ -31,6 +31,7 @@ from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, chosen, pick
 
 if TYPE_CHECKING:
+    from instances.placement.placement import Placement
     from instances.planning.stated import StatedPlan, StatedTimeline
 
 # Answers that are given: as objects, or as files whose costs are computed anew.
@@ -147,15 +148,20 @@ def read_certificate(document: Value) -> Result[Any, Any]:
 
 def read_placement(document: Value) -> Result[Any, Any]:
     """The placement of a certificate, as a result."""
+    stated = placement_from_document(document)
+    with document.refusing():
+        placement = placement_of(stated)
+    return _result(document, stated.instance, placement, stated.claims)
+
+
+def placement_of(stated: StatedPlacement) -> Placement:
+    """The placement that a file states, with its orders if it states them; an `InputError` if it is none."""
     from instances.placement.placement import OrderedPlacement, Placement
 
-    stated = placement_from_document(document)
     device = list(stated.device)
-    with document.refusing():
-        placement = Placement(stated.instance, device)
-        if stated.device_order is not None and stated.bus_order is not None:
-            placement = OrderedPlacement(stated.instance, device, stated.device_order, stated.bus_order)
-    return _result(document, stated.instance, placement, stated.claims)
+    if stated.device_order is None or stated.bus_order is None:
+        return Placement(stated.instance, device)
+    return OrderedPlacement(stated.instance, device, stated.device_order, stated.bus_order)
 
 
 def read_plan(document: Value) -> Result[Any, Any]:
