@@ -134,7 +134,7 @@ def table(
         with running.workers() as workers:
             return make_training_tables(all_points(quick=quick), workers, report)
     if targets == ["train"] and not quick:
-        from experiments.studies.training.measurements import make_measured_tables
+        from experiments.studies.training import make_measured_tables
 
         return make_measured_tables(report)
     if targets == ["serving"] and not quick:

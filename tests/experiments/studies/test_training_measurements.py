@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.studies.training.measurements import MeasuredStep, families_section, measured_steps
+from experiments.studies.training import MeasuredStep, families_section, measured_steps
 from instances.errors import InputError
 from instances.planning.grid.accelerators import Constants
 from instances.planning.grid.estimates import (

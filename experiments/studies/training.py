@@ -32,7 +32,7 @@ from mtpp.plots.style import axes_of
 from mtpp.questions.grid import GridQuestion
 
 #: Published rows with their sources.
-PUBLISHED = Path(__file__).parent / "published.csv"
+PUBLISHED = Path(__file__).with_suffix(".csv")
 
 _GPT = {"vocabulary": 51200, "positions": 8192, "gated": False, "biases": True, "tied": True}
 _MPT = {"vocabulary": 50368, "gated": False, "tied": True}

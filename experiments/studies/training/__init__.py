@@ -1,1 +1,0 @@
-"""Predicted steps of training beside those that others have published."""
