@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.studies.papers.verdicts import Comparison, Measured, PaperNumber, Part, decide, judge, judge_item
+from experiments.studies.papers.verdicts import (
+    Comparison,
+    Measured,
+    PaperNumber,
+    Part,
+    decide,
+    judge,
+    judge_item,
+    percent_above,
+)
 from experiments.studies.report import Finding, PaperClaim
 from mtpp.runs.statistics import geometric_means, paired_test
 
@@ -176,6 +185,11 @@ def test_what_cannot_be_compared_is_not(comparable: str) -> None:
     verdict, why = judge(number(), held(comparable=comparable), Measured(Part(1.0, 1.0, 1.0), 9, 9))
     assert verdict is Finding.NOT_COMPARABLE
     assert why
+
+
+def test_excess_over_the_bound_is_in_percent() -> None:
+    assert percent_above(1.0741) == pytest.approx(7.41)
+    assert percent_above(0.5) == -50
 
 
 def test_claims_of_studies_have_the_same_findings() -> None:
