@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -148,10 +148,7 @@ def read_certificate(document: Value) -> Result[Any, Any]:
 
 def read_placement(document: Value) -> Result[Any, Any]:
     """The placement of a certificate, as a result."""
-    stated = placement_from_document(document)
-    with document.refusing():
-        placement = placement_of(stated)
-    return _result(document, stated.instance, placement, stated.claims)
+    return _read(document, placement_from_document, placement_of)
 
 
 def placement_of(stated: StatedPlacement) -> Placement:
@@ -192,10 +189,7 @@ def _plan_of(document: Value, stated: StatedPlan | StatedTimeline) -> Plan:
 
 def read_grid(document: Value) -> Result[Any, Any]:
     """The plan for a global batch of a file, as a result."""
-    stated = grid_from_document(document)
-    with document.refusing():
-        plan = plan_of(stated)
-    return _result(document, stated.instance, plan, stated.claims)
+    return _read(document, grid_from_document, plan_of)
 
 
 def read_flow(document: Value) -> Result[Any, Any]:
@@ -207,6 +201,14 @@ def read_flow(document: Value) -> Result[Any, Any]:
         number = {name: x for x, group in enumerate(stated.groups) for name in group.sequences}
         group = [number.get(name, 0) for name in stated.instance.devices]
         answer = None if stated.interval is None else FlowAnswer(stated.instance, stated.interval, group)
+    return _result(document, stated.instance, answer, stated.claims)
+
+
+def _read(document: Value, state: Callable[[Value], Any], make: Callable[[Any], Any]) -> Result[Any, Any]:
+    """The answer of a file, as a result: `state` reads what the file states, and `make` the answer of that."""
+    stated = state(document)
+    with document.refusing():
+        answer = make(stated)
     return _result(document, stated.instance, answer, stated.claims)
 
 
@@ -237,10 +239,7 @@ def read_front(document: Value) -> Result[Any, Any]:
 
 def read_deployment(document: Value) -> Result[Any, Any]:
     """The deployment of a file; its numbers are computed anew."""
-    stated = deployment_from_document(document)
-    with document.refusing():
-        answer = answer_of(stated.instance, stated.answer)
-    return _result(document, stated.instance, answer, stated.claims)
+    return _read(document, deployment_from_document, lambda stated: answer_of(stated.instance, stated.answer))
 
 
 def cut_of_deployment(document: Value) -> tuple[Any, str | None]:
