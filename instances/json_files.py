@@ -87,6 +87,11 @@ class Value:
             return stated.text()
         stated.fail(f"this is {stated.data!r}; expected {formats}.")
 
+    def content(self, *formats: str) -> Value:
+        """The object of a file without its member `format`, which is refused if it is none of these."""
+        self.check_format(*formats)
+        return Value({name: data for name, data in self.data.items() if name != "format"}, self.file)
+
     def items(self) -> list[Value]:
         """The items of the value, a list; an `InputError` if it is none."""
         if not isinstance(self.data, list):

@@ -235,12 +235,11 @@ def file_record(path: Path) -> FileRecord:
 
 
 def _manifest(document: Value) -> Manifest:
-    document.check_format(STAGES_FORMAT)
-    members = {name: member for name, member in document.data.items() if name != "format"}
-    stages = members.get("stages")
+    content = document.content(STAGES_FORMAT)
+    stages = content.data.get("stages")
     if isinstance(stages, list) and not 1 <= len(stages) <= _MOST_STAGES:
         document.fail(f"there are {len(stages)} stages; a folder has 1 to {_MOST_STAGES}.")
-    manifest = read(Value(members, document.file), Manifest)
+    manifest = read(content, Manifest)
     with document.refusing():
         _check_tensors(manifest)
     files = [MANIFEST, *(record.file for record in manifest.files())]

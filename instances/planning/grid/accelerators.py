@@ -8,14 +8,13 @@ as a device does: one plan on one machine took up to a third longer a release ea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from instances.errors import InputError, WordError, check_one_of, printable, unknown
-from instances.json_files import Value, read_json
+from instances.json_files import read_json
 from instances.machines import ListedDevice, catalogue, device_named, listed_devices
+from instances.records import read
 
 #: Types of numbers of products, with their bytes in memory: inputs of products of 8 bits are made of 16 bits.
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 2}
@@ -149,10 +148,6 @@ def _accelerator(listed: ListedDevice) -> Accelerator:
 ACCELERATORS = {device.training: _accelerator(device) for device in listed_devices().values()}
 
 
-_OPTIONAL = ("processors", "eight", "generation", "half")
-_TEXTS = ("name", "generation", "half")
-_READ: dict[str, Callable[[Value], Any]] = {"processors": Value.whole, **dict.fromkeys(_TEXTS, Value.text)}
-
 #: Files of one device.
 DEVICE_FORMAT = "mtpp-device/1"
 
@@ -167,12 +162,7 @@ def read_accelerator(name: str) -> Accelerator:
         names the place).
     """
     if name.endswith(".json"):
-        document = read_json(name)
-        document.check_format(DEVICE_FORMAT)
-        fields = dict(document.members(("format", "name", "peak_flops", "memory_bandwidth", "memory"), _OPTIONAL))
-        fields.pop("format")
-        with document.refusing():
-            return Accelerator(**{key: _READ.get(key, Value.number)(value) for key, value in fields.items()})
+        return read(read_json(name).content(DEVICE_FORMAT), Accelerator)
     listed = device_named(name)
     if listed is None:
         begin = [device for device in ACCELERATORS if name and device.lower().startswith(name.lower())]
