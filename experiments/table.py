@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from instances.errors import InputError, assumptions
-from instances.json_files import missing
+from instances.json_files import check_folder, missing
 from mtpp.cli import options
 from mtpp.cli.command import Without, command
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import KindWords
 from mtpp.questions.suites import load_targets
 from mtpp.questions.words import ProofWords, RunningWords, TrialWords, budgets_of, seeds_of, solve_options
-from mtpp.text.numbers import parse_names
 
 if TYPE_CHECKING:
     from experiments.studies.report import Report
@@ -82,6 +81,9 @@ class Running:
     def report(self, printing: Printing) -> Report:
         """The file of runs, and the form of tables."""
         from experiments.studies.report import Report
+
+        if self.tables is not None:
+            check_folder("tables", self.tables)
 
         return Report(
             self.out,
@@ -159,9 +161,10 @@ def table(
     if quick:
         raise InputError("--quick: only training, placeto and peers have a quick form; use the suite quick.")
     from experiments.studies.mtpp import make_tables
+    from mtpp.api.comparison import methods_of
 
     settings = solve_options(proof, trials["time_limit"])
-    names = None if methods is None else parse_names(methods)
+    names = None if methods is None else methods_of(methods)
     left_out: list[str] = []
     if studies := [name for name in targets if name in _STUDIES]:
         raise InputError(f"{studies[0]} is a study with tables of its own; name it alone.")
@@ -217,6 +220,7 @@ def paper(
     from experiments.studies.report import Report
 
     rows = rows_of(papers, profile, plan)
+    check_folder("out", out)
     if regal is not None and not regal.is_dir():
         raise missing(regal, "folder")
     study = PaperStudy(rows, None if regal is None else str(regal), profile)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from instances.json_files import Value, finite_or_none
+from instances.json_files import ANSWER_FORMAT, Value, finite_or_none
 from instances.records import read
 
 # Certificates as raw records: statements of a file about its answer, none of them checked.
@@ -15,8 +15,6 @@ from instances.records import read
 # `Envelope` is what the files of all problems have: a question, an answer to it, and bounds. The members `provenance`
 # of the file and of each bound say where they come from; nothing there is checked.
 
-
-ANSWER_FORMAT = "mtpp-answer/1"
 
 #: Solvers that a certificate may name; others could be programs of a stranger.
 SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp-sat")
@@ -37,7 +35,6 @@ _RECHECKS = {
         "bisection": "trusted",
         "priced": "trusted",
         "priced-quick": "trusted",
-        "stated": "trusted",
     },
     # Partitions over kinds of devices.
     KINDS: {
@@ -46,7 +43,6 @@ _RECHECKS = {
         "levels": "program",
         "ideals": "ideals",
         "priced": "trusted",
-        "stated": "trusted",
     },
     FLOW: dict.fromkeys(("shared-layers", "ends"), "formula")
     | {"enumeration": "enumeration", "ticks": "brackets", "prices": "prices"}
@@ -75,6 +71,8 @@ _OF_SOLVERS = {
     KINDS: re.compile(r"(bottleneck(-no-dag|-no-cut-io)?|exact)(:lp)?"),
 }
 
+#: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
+STATED = "stated"
 _PRICE_TREE = ("prices", "tree", "multipliers", "apart")
 #: Parameters of a bound, those that the check of its method reads.
 WITNESSES: dict[str, tuple[str, ...]] = {
@@ -111,7 +109,7 @@ def recheck(method: str, problem: str = PARTITION, witness: Collection[str] = ()
     `witness` names the members of the bound's witness. None where the problem has no such method; bounds on problems
     that are not of this project are trusted.
     """
-    if problem in _OF_SOLVERS and _OF_SOLVERS[problem].fullmatch(method):
+    if method == STATED or (problem in _OF_SOLVERS and _OF_SOLVERS[problem].fullmatch(method)):
         return "trusted"
     if problem == PARTITION and method in _BY_PRICES and _TREE in witness:
         return "price tree"

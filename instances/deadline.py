@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from numbers import Real
 
 from instances.errors import WordError
 
@@ -92,6 +93,8 @@ class Stopwatch:
 
 def refuse_no_time(name: str, seconds: float) -> None:
     """Raise an `InputError` about the word `name` unless it is a time above 0 and up to `LONGEST_TIME` [s]."""
+    if isinstance(seconds, bool) or not isinstance(seconds, Real):
+        raise WordError(name, seconds, "give a number.")
     if not 0 < seconds <= LONGEST_TIME:
         raise WordError(name, seconds, f"give more than 0 and at most {LONGEST_TIME:,.0f} seconds.")
 

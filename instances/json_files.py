@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NoReturn
 
-from instances.errors import InputError, nearest, one_of
+from instances.errors import InputError, WordError, nearest, one_of
 
+ANSWER_FORMAT = "mtpp-answer/1"
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"
 CONSTRAINTS_FORMAT = "mtpp-constraints/1"
@@ -85,7 +86,8 @@ class Value:
             self.fail(f"missing field 'format'; expected {formats}.")
         if stated.text() in expected:
             return stated.text()
-        stated.fail(f"this is {stated.data!r}; expected {formats}.")
+        answer = ", which verify, explain, report and export take" if stated.data == ANSWER_FORMAT else ""
+        stated.fail(f"this is {stated.data!r}{answer}; expected {formats}.")
 
     def content(self, *formats: str) -> Value:
         """The object of a file without its member `format`, which is refused if it is none of these."""
@@ -195,13 +197,21 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
         )
 
 
+def check_folder(name: str, folder: str | PathLike[str]) -> None:
+    """Refuse a folder to write into, the value of the word `name`, where a file is: a `WordError`."""
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise WordError(name, str(folder), "this is a file; name a folder.")
+
+
 def missing(path: str | PathLike[str], what: str = "file", rest: str = "", names: Iterable[str] = ()) -> InputError:
     """An error that a file or folder does not exist; it proposes the nearest of `names` and of the files beside it."""
     if os.path.islink(path):
         return InputError(f"{path}: this link leads to no file; get the file anew, or remove the link.")
     folder = os.path.dirname(path) if what == "folder" else None
     near = [*names, *(name for name in beside(path) if folder is None or os.path.isdir(os.path.join(folder, name)))]
-    return InputError(f"{path}: there is no such {what}{nearest(near, os.path.basename(path), rest)}")
+    return InputError(
+        f"{fspath(path) or repr('')}: there is no such {what}{nearest(near, os.path.basename(path), rest)}"
+    )
 
 
 def beside(path: str | PathLike[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from instances.certificates import KINDS, PARTITION, SOLVER_NAMES, bound_members, recheck
+from instances.certificates import KINDS, PARTITION, SOLVER_NAMES, STATED, bound_members, recheck
 from instances.deadline import COMPILE, Stopwatch, processor_seconds
 from instances.errors import FalseCertificateError, InputError
 from instances.graph.display import Displayed, Rows, figures
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # Lower bounds on the cost of every answer to a question.
 
 
-#: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
-STATED = "stated"
 #: Suffix of the name of a model that stands for its linear relaxation.
 LP_SUFFIX = ":lp"
 _ROUNDING = 1e-9

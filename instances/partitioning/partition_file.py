@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from instances.certificates import ANSWER_FORMAT, Claim, answer_document, refuse_earlier
+from instances.certificates import Claim, answer_document, refuse_earlier
 from instances.devices import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.json_files import Value, read_json, write_json
+from instances.json_files import ANSWER_FORMAT, Value, read_json, write_json
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints, parse_constraints
 from instances.partitioning.partition import IDLE, Partition, crossings, stages
 from instances.partitioning.problem import Instance

@@ -137,7 +137,9 @@ class PlacementInstance(GraphQuestion):
         rate = exact_figures(self.bandwidth, f"bytes/{self.time_unit}")
         unlike = f"unlike devices, up to {rate} {digest_of(self._figures)}"
         words = [f"k {self.devices}", rate if self.is_symmetric and self.works is None else unlike]
-        words += [memory_in_words(self.memory), *(["broadcast"] if self.broadcast else [])]
+        least = min(kind.memory for kind in self.machines.kinds)
+        most = f" to {memory_in_words(self.memory).removeprefix('memory ')}" if least < self.memory else ""
+        words += [memory_in_words(least) + most, *(["broadcast"] if self.broadcast else [])]
         if self.node_gap or self.transfer_gap:
             gaps = (exact_figures(gap, self.time_unit) for gap in (self.node_gap, self.transfer_gap))
             words.append(f"gaps {' and '.join(gaps)}")

@@ -6,7 +6,7 @@ import shlex
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
@@ -79,8 +79,7 @@ def read(
     6.0
     >>> folder.cleanup()
     """
-    file = str(path_of("path", path))
-    refuse_model(file)
+    file = str(_answer_file(path_of("path", path))[0])
     document = read_json(file)
     result = read_result(document)
     if result is not None:
@@ -148,8 +147,7 @@ def explainable(
     """
     question = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
-        file = fspath(answer)
-        refuse_model(file)
+        file = str(_answer_file(path_of("answer", answer))[0])
         document = read_json(file)
         problem = problem_of(document)
         if problem is not None and problem.name != "partition":
@@ -264,7 +262,7 @@ def export(
     if isinstance(answer, str | PathLike):
         if target is not None and target.exists() and Path(answer).exists() and target.samefile(answer):
             raise WordError("out", str(target), "this is the file that the cut is read from; give another name.")
-        result = exported(Path(fspath(answer)), target_runtime, graph, words, "export(file, runtime, graph=…)")
+        result = exported(path_of("answer", answer), target_runtime, graph, words, "export(file, runtime, graph=…)")
     else:
         refuse_another("An answer", graph, ReadingWords, words)
         result = Exported(target_runtime, _settings(target_runtime, _cut(answer)), (), None)
@@ -420,7 +418,7 @@ def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) ->
         As `report`.
     """
     if isinstance(answer, str | PathLike):
-        return _of_file(Path(fspath(answer)), graph, words)
+        return _of_file(path_of("answer", answer), graph, words)
     refuse_another("An answer", graph, PartitioningWords, words)
     if isinstance(answer, Partition):
         answer = Result("given", answer.instance, answer)

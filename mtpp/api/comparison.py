@@ -14,6 +14,7 @@ from heuristics import Method
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import WordError, check_one_of
 from instances.graph.views import depths
+from instances.json_files import check_folder
 from instances.partitioning.symmetry import families, reduce_instance
 from instances.suites import is_suite
 from mtpp.questions.partitioning import (
@@ -266,7 +267,7 @@ def _named(graphs: Any) -> list[tuple[str | None, Any]]:
         return [(None, graphs)]
     if isinstance(graphs, Mapping):
         return [(str(name), graph) for name, graph in graphs.items()]
-    return [(None, graph) for graph in graphs]
+    return [(None, graph) for graph in _items("graphs", graphs)]
 
 
 def methods_of(methods: Any) -> list[Any]:
@@ -284,6 +285,8 @@ def methods_of(methods: Any) -> list[Any]:
             raise WordError("methods", methods, f"give names, functions or models, no {type(method).__name__}.")
         if not any(method is other or (isinstance(method, str) and method == other) for other in distinct):
             distinct.append(method)
+    if not distinct:
+        raise WordError("methods", methods, "name one at least.")
     return distinct
 
 
@@ -304,7 +307,10 @@ def _items(name: str, value: Any, single: Callable[[Any], bool] = lambda value: 
         return [value]
     if isinstance(value, bytes) or not isinstance(value, Iterable):
         raise WordError(name, value, "give a text such as 'a,b', or a list.")
-    return list(value)
+    try:
+        return list(value)
+    except TypeError:  # arrays of no dimension have an iterator, too
+        raise WordError(name, value, "give a text such as 'a,b', or a list.") from None
 
 
 # Measures of graphs that say which bounds close where: `features`.
@@ -443,7 +449,10 @@ def hunt(
     """
     from mtpp.runs.hunting import hunt_methods
 
+    folder = None if out is None else path_of("out", out)
+    if folder is not None:
+        check_folder("out", folder)
     (outcome,) = hunt_methods([method], seconds, seed, solver)
-    if out is not None and outcome.counterexample is not None:
-        outcome.counterexample.save(path_of("out", out), outcome.method)
+    if folder is not None and outcome.counterexample is not None:
+        outcome.counterexample.save(folder, outcome.method)
     return outcome

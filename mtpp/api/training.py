@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -23,7 +23,7 @@ from mtpp.certifying.loop import ignore
 from mtpp.certifying.methods import GridResult, certify_grid, plans_of_other_degrees
 from mtpp.questions.grid import GridQuestion, grid_question
 from mtpp.questions.planning import TrainWords
-from mtpp.questions.words import takes_words, words_of
+from mtpp.questions.words import path_of, takes_words, words_of
 from mtpp.text.numbers import how_many
 from mtpp_models import Progress
 
@@ -154,7 +154,7 @@ def calibrate(steps: str | PathLike[str], software: str = "") -> Calibration:
     InputError
         If the file or a step is refused, steps are of several kinds, or one contradicts the others.
     """
-    path = Path(fspath(steps))
+    path = path_of("steps", steps)
     document = read_json(path)
     document.check_format(STEPS_FORMAT)
     rows = document.members(("format", "steps"))["steps"].items()

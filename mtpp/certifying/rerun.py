@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.certificates import Claim
+from instances.certificates import STATED, Claim
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import WordError, printable, word
 from instances.graph.tensors import sums_by
@@ -19,7 +19,7 @@ from instances.partitioning.partition_file import stated_partition
 from instances.partitioning.stated import Certificate
 from instances.partitioning.symmetry import contract_groups, reduce_instance
 from instances.placement.problem import StatedPlacement
-from instances.results import LP_SUFFIX, STATED
+from instances.results import LP_SUFFIX
 from instances.system.processes import catch_interrupt
 from mtpp.questions.files import placement_of
 from mtpp.verification.verdict import Check, Verdict

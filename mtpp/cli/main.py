@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -27,6 +28,7 @@ from typer.main import get_command
 
 from instances.architectures import ARCHITECTURES
 from instances.errors import InputError, InputWarning, NothingFitsError, find, nearest, spelling, unknown
+from instances.json_files import check_folder
 from instances.system.processes import module_beside, processors, terminate_as_interrupt
 from mtpp.cli import options
 from mtpp.cli.certify import bound, certify, partition
@@ -41,7 +43,6 @@ from mtpp.cli.verify import check, explain, export, features, import_graph, repo
 from mtpp.cli.warm_up import warm_up
 from mtpp.questions.partitioning import RelaxationWords
 from mtpp.questions.words import SeedWords
-from mtpp.text.numbers import parse_names
 from mtpp.text.tables import frame_table, left_aligned, records
 
 # The verbs ``mtpp list`` and ``mtpp versions``: what there is to choose from, and on what an answer rests.
@@ -131,10 +132,12 @@ def hunt(
 
     Example: mtpp hunt mine.py:BOUND --seconds 60 --seed 7
     """
+    from mtpp.api.comparison import methods_of
     from mtpp.runs.hunting import hunt_methods
 
+    check_folder("out", out)
     with printing.working("hunting") as live:
-        outcomes = hunt_methods(parse_names(methods), seconds, words["seed"], solver, live.show)
+        outcomes = hunt_methods(methods_of(methods), seconds, words["seed"], solver, live.show)
     code = DONE
     for outcome in outcomes:
         printing.say(str(outcome))
@@ -225,6 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         words = list(sys.argv[1:] if argv is None else argv)
+        _refuse_empty(words)
         with terminate_as_interrupt(), _warnings_in_one_line(), _saying_compilation(words), _words_as_options():
             code = _command()(args=None if argv is None else words, prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
@@ -258,6 +262,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         fault = f"{type(error).__name__}: {error}"
         return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
+
+
+def _refuse_empty(words: Sequence[str]) -> None:
+    """Refuse an empty text, as of a variable of the shell that is not set: as a path it would be the folder of here."""
+    for before, text in zip(["mtpp", *words], words, strict=False):
+        if not text or re.fullmatch("--[a-z-]+=", text):
+            empty = text or f"{before} ''"
+            raise InputError(f"{empty}: there is nothing in this text; give a value, or leave it out.")
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -62,7 +62,9 @@ def split(
     manifest = splitting.write(best)
     printing.rows([certificate_row(best)])
     printing.notes(best)
-    printing.say(f"{len(manifest.stages)} stages in {out}; run them: mtpp run {out}")
+    count = len(manifest.stages)
+    said = f"{count} stages in {out}; run them" if count > 1 else f"1 stage in {out}; run it"
+    printing.say(f"{said}: mtpp run {out}")
     printing.document(manifest.document)
     for fault in dict.fromkeys(map(str, faults)):
         complain(fault, NO_SOLVER)

@@ -42,6 +42,8 @@ def plot_trace(result: Result[Q, A]) -> Figure:
     InputError
         If it has no trace.
     """
+    if not isinstance(result, Result):
+        raise InputError(f"The trace of a result is drawn, of no {type(result).__name__}.")
     if not result.moments:
         raise InputError(f"{result.instance.label}: this result has no trace; draw that of a run, not of a file.")
     methods = list(dict.fromkeys(moment.method for moment in result.moments))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from instances.certificates import ANSWER_FORMAT, Envelope, answer_document, has_bounds, refuse_earlier
+from instances.certificates import Envelope, answer_document, has_bounds, refuse_earlier
 from instances.deadline import Deadline
 from instances.errors import InputError, word
-from instances.json_files import Value
+from instances.json_files import ANSWER_FORMAT, Value
 from instances.partitioning.memory import find_infeasibility
 from instances.records import written
 from instances.results import Result, bound_document, check_names, combine

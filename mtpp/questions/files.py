@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.certificates import Claim
+from instances.certificates import STATED, Claim
 from instances.errors import printable, said, word
 from instances.flow.problem import flow_from_document
 from instances.json_files import Value
@@ -23,7 +23,7 @@ from instances.planning.grid.stated import grid_from_document
 from instances.planning.operations import KINDS
 from instances.readers import is_model
 from instances.records import written
-from instances.results import STATED, exceeds
+from instances.results import exceeds
 from instances.serving.answer import answer_of
 from instances.serving.problem import deployment_from_document
 from mtpp.questions.partitioning import PartitioningWords, platform_of, rules_of, runtime_of

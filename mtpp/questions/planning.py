@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
@@ -265,7 +266,7 @@ def plan_question(
 
 
 def _training_instance(chain: Any, cluster: Any, microbatches: int, words: PlanningWords) -> TrainingInstance:
-    if isinstance(microbatches, bool):
+    if isinstance(microbatches, bool) or not isinstance(microbatches, Integral):
         raise WordError("microbatches", microbatches, "give a whole number.")
     if microbatches < 1:
         raise WordError("microbatches", microbatches, "it must be at least 1.")
@@ -345,7 +346,7 @@ def _check_paper(words: PlanningWords) -> None:
 
 def _default_sequence(chain: object, words: PlanningWords) -> int | None:
     """Default sequence length of the chain; None if its source has none."""
-    if chain == _SIMULATION:
+    if isinstance(chain, str) and chain == _SIMULATION:
         return _SIMULATED_TOKENS
     sequence = (words["dims"] or {}).get("sequence", _default_dims(chain).get("sequence"))
     return sequence if isinstance(sequence, int) else None

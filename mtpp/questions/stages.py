@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.architectures import ARCHITECTURES
+from instances.deadline import LONGEST_TIME
 from instances.errors import WordError, word
 from instances.json_files import check_readable
 from instances.partitioning.partition_file import AnswerFile
@@ -69,7 +70,10 @@ class RunWords(TypedDict, total=False):
     requests: Annotated[int, Word("That are measured.", 200, "N", LIMITS, basic=True, least=2, most=10**6)]
     queue: Annotated[int, Word("That wait between two stages.", 2, "N", LIMITS, least=1, most=64)]
     timeout: Annotated[
-        float, Word("Without progress, after which a stage is stopped.", 60.0, "SECONDS", LIMITS, least=0.1)
+        float,
+        Word(
+            "Without progress, after which a stage is stopped.", 60.0, "SECONDS", LIMITS, least=0.1, most=LONGEST_TIME
+        ),
     ]
     device: Annotated[
         str,
@@ -105,6 +109,8 @@ def stages_question(
         If a keyword argument, the model or the partition is refused.
     """
     counted = k is not None or (partition is None and words["devices"] is not None)
+    if k is not None and partition is not None:
+        raise WordError("k", k, f"{word('partition')} says the stages; leave one of them out.")
     if (partition is None) != counted:
         raise InputError(f"say how many stages there are with {word('k')}, or which ones with {word('partition')}.")
     if partition is None:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, wraps
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -197,10 +197,12 @@ def path_of(name: str, value: Any) -> Path:
     Raises
     ------
     WordError
-        If the value is no path.
+        If the value is no path, or an empty text, which would be the folder of here.
     """
     if not isinstance(value, str | PathLike):
         raise WordError(name, value, f"give a path, no {type(value).__name__}.")
+    if not fspath(value):
+        raise WordError(name, value, "give a path.")
     return Path(value)
 
 

@@ -23,9 +23,10 @@ from typing import Any
 from heuristics import HEURISTICS
 from heuristics.method import Method
 from instances import Bound, InputError, Instance, Partition, Result
+from instances.certificates import STATED
 from instances.errors import MethodError, WordError, unknown
 from instances.json_files import check_readable
-from instances.results import LP_SUFFIX, STATED, exceeds
+from instances.results import LP_SUFFIX, exceeds
 from instances.system.files import syntax_tree
 from mtpp.certifying.loop import Method as LoopMethod
 from mtpp.runs.code_hash import code_hash, module_of, sources_of

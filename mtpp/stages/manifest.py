@@ -206,8 +206,10 @@ def read_manifest(folder: str | Path) -> Manifest:
         If there is none, it contradicts itself, or a file is missing or not the one that it names.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not folder.exists():
         raise missing(folder, "folder", "it is made by mtpp split")
+    if not (folder / MANIFEST).exists():
+        raise InputError(f"{folder}: this is no folder that mtpp split has written; there is no {MANIFEST} in it.")
     manifest = _manifest(read_json(folder / MANIFEST))
     for record in manifest.files():
         path = folder / record.file

@@ -268,8 +268,7 @@ def try_stages(
     """
     if find_spec("onnxruntime") is None:
         raise InputError(f"running stages needs onnxruntime; install the extra: {extra('onnx')}")
-    folder = Path(os.path.realpath(folder))
-    manifest = read_manifest(folder)
+    manifest, folder = read_manifest(folder), Path(os.path.realpath(folder))
     check_promises(manifest, Path(folder))
     _check_memory(manifest, folder, queue + len(manifest.stages))
     for stage in manifest.stages:

@@ -356,6 +356,8 @@ def parse_dims(pairs: Iterable[str]) -> dict[str, Dim]:
     dims: dict[str, Dim] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
+        if name in dims:
+            raise WordError("dims", pair, "give each name once.")
         if value.isascii() and value.isdigit() and name:
             dims[name] = int(value)
         elif name == "phase" and value:

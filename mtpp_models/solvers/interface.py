@@ -13,6 +13,7 @@ from typing import Any
 
 from instances.deadline import LONGEST_TIME, Deadline, refuse_no_time
 from instances.errors import WordError, said, word
+from instances.json_files import check_folder
 
 # Seconds that a solver is always given.
 _SHORTEST = 0.01
@@ -116,8 +117,8 @@ class SolveOptions:
             if not (isinstance(name, str) and name and (isinstance(value, str) or is_number)):
                 option = f"{name!r}: {value!r}"
                 raise WordError("solver_options", option, "give names, and texts or finite numbers as their values.")
-        if self.log is not None and Path(self.log).exists() and not Path(self.log).is_dir():
-            raise WordError("log", self.log, "this is a file; name a folder for the output of the solver.")
+        if self.log is not None:
+            check_folder("log", self.log)
 
     def doubled(self) -> SolveOptions:
         """These options with twice the time, half of which a search takes before the bounds."""

@@ -11,7 +11,7 @@ from experiments.studies.papers.verdicts import PAPERS, numbers
 from heuristics import HEURISTICS
 from instances import InputError
 from instances.errors import unknown
-from instances.json_files import Value
+from instances.json_files import Value, check_readable
 from mtpp.runs.partition_job import check_method
 from mtpp_models.solvers.registry import SOLVERS
 
@@ -78,11 +78,10 @@ def read_plan(profile: str, path: str | Path = OWN) -> list[Row]:
     InputError
         If there is no such profile, or the file has unknown names, lacks something for the profile, or asks
         for one item on two sets of graphs.
-    OSError
-        If it cannot be read.
     """
     if profile not in PROFILES:
         raise InputError(unknown(PROFILES, profile, "profile"))
+    check_readable(path)
     with open(path, "rb") as file:
         data = file.read(_MOST + 1)
     try:

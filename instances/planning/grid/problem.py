@@ -275,7 +275,10 @@ class GridInstance(QuestionRecord):
     def question_words(self) -> str:
         """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         servers, state = self.servers, self.state_bytes
-        words = [f"{self.global_batch} samples a step", f"{servers.count} servers of {servers.size} devices"]
+        words = [
+            f"{self.global_batch} samples a step",
+            f"{servers.count} server{'s' if servers.count > 1 else ''} of {servers.size} devices",
+        ]
         inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
         words += [f"{inner} in a server, {outer} between servers", f"{self.layers} layers"]
         words += [f"memory {exact_figures(self.memory, 'bytes')}"] if math.isfinite(self.memory) else []

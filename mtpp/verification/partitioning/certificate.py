@@ -337,11 +337,6 @@ def _bisection(task: Task, claim: Claim) -> Check:
     return _compared(claim, bound, f"re-proved by a tree of {len(tree.multipliers)} leaves")
 
 
-def _stated(_task: Task, claim: Claim) -> Check:
-    """Report a stated bound, which comes without a proof."""
-    return Check(claim, None, "stated, not proved")
-
-
 #: Method to what checks it; all others are trusted from their solver.
 CHECKERS: dict[str, Checker] = {
     "simple": _simple,
@@ -352,7 +347,6 @@ CHECKERS: dict[str, Checker] = {
     "carried": _other_k,
     "bisection": _bisection,
     "priced": _priced,
-    "stated": _stated,
     "priced-quick": _priced,
 }
 

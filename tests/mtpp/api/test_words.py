@@ -181,3 +181,24 @@ def test_docstrings_name_every_parameter(name: str) -> None:
     documented = [text.strip(" *") for line in lines for text in line.split(",")]
     assert sorted(documented) == sorted(set(documented))
     assert set(inspect.signature(function).parameters) == set(documented)
+
+
+@pytest.mark.parametrize("value", [None, "2", [2], b"2", 2 + 0j, np.array([2, 3]), True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda value: mtpp.hunt("simple", seconds=value),
+        lambda value: mtpp.plan("simulation", "1x2", value, bandwidth="16GB/s"),
+        lambda value: mtpp.calibrate(value),
+        lambda value: mtpp.plot_trace(value),
+        lambda value: mtpp.compare(value, 2, ["kahn"]),
+        lambda value: mtpp.features(value, 2),
+        lambda value: mtpp.hunt(value, seconds=0.1),
+        lambda value: mtpp.plan(value, "1x2", 2, bandwidth="16GB/s"),
+    ],
+)
+def test_bug_wrong_types_were_faults_of_this_project(call: Callable[[Any], Any], value: Any) -> None:
+    """A TypeError, ValueError or AttributeError came of an order of texts, the truth of an array, or no iterator."""
+    with pytest.raises((InputError, OSError)) as refused:
+        call(value)
+    assert "\n" not in str(refused.value)

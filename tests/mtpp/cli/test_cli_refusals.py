@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import PATH, graph_file, mtpp
+
+from mtpp.cli.main import main
 
 GRAPH_FAULTS: dict[str, dict[str, Any]] = {
     "cycle": {"edges": [[0, 1], [1, 2], [2, 0]]},
@@ -147,6 +150,58 @@ def test_bug_refusals_of_numbers_did_not_name_the_option(
 ) -> None:
     """Each names it with its value, as both were written."""
     _refused(f"{command} {option}", capsys, f"mtpp: {option}: {why}")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("hunt exact --solver highss", "There is no solver 'highss'; did you mean highs?"),
+        ("hunt simple --out path.json", "--out path.json: this is a file; name a folder."),
+        ("hunt , --seconds 1", "name one at least."),
+        ("table path.json --methods ,", "--methods ,: name one at least."),
+        ("table runs.jsonl --from --tables path.json", "--tables path.json: this is a file; name a folder."),
+        ("paper spp --dry-run --out path.json", "--out path.json: this is a file; name a folder."),
+        ("bound path.json -k 2 --log path.json", "--log path.json: this is a file; name a folder."),
+        (
+            "paper spp --dry-run --plan pipe",
+            "pipe: this is not a regular file; save what it gives, and name that file.",
+        ),
+        ("run path.json --timeout 1e308", "--timeout 1e+308: it must be at least 0.1 and at most 1000000."),
+        ("certify bert-base -k 2 --dim batch=2 --dim batch=3", "--dim batch=3: give each name once."),
+        ("certify answer.json -k 2", "this is 'mtpp-answer/1', which verify, explain, report and export take"),
+        ("verify .", ".: this is no folder that mtpp split has written; there is no manifest.json in it."),
+        ("run path.json", "path.json: this is no folder that mtpp split has written"),
+        ("explain .", ".: this is no folder that mtpp split has written"),
+    ],
+)
+def test_bug_refusals_came_late_or_spoke_of_another_thing(
+    command: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong solver was a fault of the method hunted; files in place of folders were seen when all was done; `paper`
+    waited for a pipe."""
+    os.mkfifo("pipe")
+    Path("answer.json").write_text('{"format": "mtpp-answer/1"}')
+    _refused(command, capsys, message)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["certify", "", "-k", "2"], "certify ''"),
+        (["verify", ""], "verify ''"),
+        (["hunt", ""], "hunt ''"),
+        (["report", "answer.json", "--out", ""], "--out ''"),
+        (["table", "path.json", "--methods="], "--methods="),
+    ],
+)
+def test_bug_empty_texts_were_the_folder_of_here(
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a variable of the shell that is not set; `hunt` failed at one, and `table` ran one bound alone."""
+    assert main(words) == 2
+    assert (
+        capsys.readouterr().err == f"mtpp: {message}: there is nothing in this text; give a value, or leave it out.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_certificate_or_a_partition_says_where_to_split(network: Path, capsys:
             "split other.onnx --partition partition.json --out other": "the certificate is of another model",
             "split net.onnx --dim n=9 --partition certificate.json --out other": "of other dimensions",
             f"{own} --memory 1GB": "leave out what says another",
-            f"{own} -k 2": "with -k, or which ones with --partition",
+            f"{own} -k 2": "-k 2: --partition says the stages; leave one of them out.",
         },
     )
     assert not Path("other").exists()
@@ -128,7 +128,7 @@ def test_misuse(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "split program.pt2 -k 2 --out new": "split a program that you trust from Python",
             "run": "give the folder of stages",
             "run nowhere": "nowhere: there is no such folder",
-            "run full": "there is no such file",
+            "run full": "full: this is no folder that mtpp split has written",
             "run full --plot picture.txt": "--plot picture.txt",
         },
     )
@@ -238,3 +238,11 @@ def test_devices_that_stages_run_on(network: Path, capsys: pytest.CaptureFixture
     if CARDS not in get_available_providers():
         refusals["run stages --device cuda"] = "onnxruntime knows no graphics cards here"
     assert_misuse(capsys, refusals)
+
+
+def test_bug_a_folder_of_stages_was_not_explained(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`verify`, `report` and `export` took it. One stage was called "1 stages"."""
+    assert mtpp(f"split net.onnx -k 2 --dim n=8 {SLOW} --time-limit 1 --bandwidth 1B/s --out stages") == 0
+    assert "1 stage in stages; run it: mtpp run stages" in capsys.readouterr().out
+    assert mtpp("explain stages") == 0
+    assert "It is optimal: no partition into 2 stages is faster" in capsys.readouterr().out

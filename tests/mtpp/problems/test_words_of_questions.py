@@ -223,3 +223,15 @@ def test_words_that_make_a_question_need_its_graph(words: dict[str, Any]) -> Non
     (name,) = words
     with pytest.raises(InputError, match=f"{name} is compared together with graph alone; give that, too"):
         differences(stated, None, checked(VerifyWords, words))
+
+
+def test_bug_the_largest_memory_stood_for_all() -> None:
+    """A placement on 80 and 16 GB was called one on 80 GB."""
+    graph, machines = (
+        ComputationGraph.from_edges([(0, 1)], [1.0, 1.0], [1.0, 0.0]),
+        [Kind("large", 1, memory=80e9), Kind("small", 1, memory=16e9)],
+    )
+    question = PlacementInstance(graph, Machines(machines, bandwidth=1e9))
+    assert ", memory 16 GB to 80 GB;" in question.question_words
+    assert ", memory 80 GB;" in replace(question, machines=Machines(machines[:1], bandwidth=1e9)).question_words
+    assert ", 1 server of 4 devices," in equal_question(1, 2).question_words
