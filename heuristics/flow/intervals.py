@@ -126,7 +126,10 @@ def _change(devices: DeviceArrays, interval: IntArray, changed: IntArray) -> boo
 
 @compiled
 def _lay_route(devices: DeviceArrays, interval: IntArray, changed: IntArray, first: int) -> None:
-    """Give consecutive layers to linked devices, from the source or after device `first`, until others can go on."""
+    """Write consecutive layers for linked devices into `changed`, until other devices can continue.
+
+    The route begins at the source or behind device `first`.
+    """
     kind, capacity, rates = devices
     n, layers = len(interval), capacity.shape[1] - 1
     at, layer = n, 0  # the source is behind the devices in `rates`

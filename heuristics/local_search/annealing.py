@@ -36,7 +36,7 @@ from instances.partitioning.peaks import KernelArrays
 
 
 class Cooling(NamedTuple):
-    """Moves of a walk, and its temperature, which falls by the same factor at each move.
+    """Number of moves of a walk, and its temperature, which falls from hot to cold by the same factor at each move.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Cooling(NamedTuple):
     cold: float  # after the last one
 
     def part(self, done: int, moves: int) -> Cooling:
-        """The next moves of the walk after those that are done."""
+        """Cooling of the next `moves` moves, after `done` moves of this one."""
         hot, cold = (self.hot and self.hot * (self.cold / self.hot) ** (at / self.moves) for at in (done, done + moves))
         return Cooling(moves, hot, cold)
 
@@ -342,12 +342,12 @@ class Budget:
         return self._ended
 
     def take(self, moves: int) -> None:
-        """Deduct moves that were tried."""
+        """Deduct `moves` tried moves from the budget."""
         self.remaining, self._taken = self.remaining - moves, self._taken + moves
 
     @property
     def clock(self) -> float:
-        """Budget used so far: seconds; moves where evaluations or nothing are limited, so that runs can be repeated."""
+        """Budget used so far: seconds where only time is limited, else moves, so that runs can be repeated."""
         deadline = self.limits.deadline.end
         return CLOCK.now() if deadline < math.inf and self.limits.evaluations is None else float(self._taken)
 
@@ -359,9 +359,9 @@ class Budget:
         return min(1.0, max(passed, self._taken / max(1, self._taken + self.remaining)))
 
     def size(self, planned: int, done: int, speed: float, stretch: int) -> int:
-        """Total moves of a walk: `planned`, or all that the budget still has if less than `stretch` times `planned`.
+        """Total moves of a walk: `planned`, or all that the budget has left if below `stretch` times `planned`.
 
-        `done` moves are made already; `speed` [moves/s] limits the rest where time is limited.
+        `done` moves of the walk are made already; `speed` [moves/s] turns the remaining time into moves.
         """
         remaining = self.remaining
         if speed * self.limits.deadline.left < math.inf:
@@ -388,7 +388,7 @@ class Walker:
         return len(instance.graph.tensors.bytes) * instance.k <= _LARGEST_TABLE
 
     def walk(self, start: Partition, planned: int, *, heat: float = 1.0, stretch: int = 1) -> Partition:
-        """Run a walk from `start` and return its best partition; the temperature falls from `heat` times the usual one.
+        """Run a walk and return its best partition; the temperature starts at `heat` times the usual one.
 
         Parameters
         ----------

@@ -65,7 +65,7 @@ def anneal_kinds(
     Parameters
     ----------
     state : PartitionState
-        Its times are bytes moved, without work; updated in place.
+        State in which times are bytes moved, without work; updated in place.
     kind : (K,) integers
         Kind of each device: block b is on device b, and devices beyond k are free. Updated in place.
     speeds : (T, k) floats
@@ -323,7 +323,7 @@ def _walk(
 
 
 def _speeds(partition: Partition, rates: FloatArray, moved: FloatArray, bandwidth: FloatArray) -> FloatArray:
-    """(T, k) bytes per unit of time that each block would move on each kind if all other blocks kept theirs.
+    """(T, k) bytes per unit of time that each block would move on each kind, if all other blocks kept their kinds.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def _best(partitions: Sequence[Partition]) -> Partition:
 
 
 def _devices(instance: Instance, partition: Partition) -> IntArray:
-    """(K,) kind of each device: first the k blocks (idle ones get any kind left over), then the free devices."""
+    """(K,) kind of each device: first of the k blocks (any unused kind for an empty one), then of the free devices."""
     spare = list(instance.machines.sequence)
     if instance.machines.is_fixed:
         return np.array(spare)

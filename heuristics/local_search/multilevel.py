@@ -34,7 +34,7 @@ def join_by_reach(
     kind: IntArray,
     target: int,
 ) -> IntArray:
-    """Join the ends of edges one after another where no path leads from one to the other through a third cluster.
+    """Merge the ends of edges, one edge after the other, unless a path joins both through a third cluster.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def join_by_reach(
     order : (n,) integers
         A topological order.
     size : (q, n) floats
-        What is summed over a cluster.
+        Sizes that are summed over a cluster, such as work and bytes.
     limit : (q,) floats
-        Up to here a sum may grow.
+        Largest sum allowed in a cluster.
     kind : (n,) integers
         Only nodes of one kind are joined.
     target : int
@@ -54,7 +54,7 @@ def join_by_reach(
     Returns
     -------
     (n,) integers
-        A node of the cluster of each node.
+        For each node, one node of its cluster, the same for all members.
     """
     n = len(order)
     after, before = _reach(source, reader, order)
@@ -79,8 +79,8 @@ def join_by_degree(
 ) -> IntArray:
     """Join each node with a single predecessor to that predecessor, in the order of the edges.
 
-    All edges into a cluster end at one node, from which paths lead to its other nodes, so that no cycle arises.
-    Parameters are those of `join_by_reach`; for nodes with a single successor, reverse the edges.
+    All edges into a cluster end at its first node, which reaches its other nodes, so no cycle arises. Parameters are
+    those of `join_by_reach`; for nodes with a single successor, reverse the edges.
     """
     n = size.shape[1]
     degree, cluster, total = np.zeros(n, dtype=np.int64), np.arange(n), size.copy()
@@ -258,7 +258,7 @@ def cycle(
     budget : Budget
         Budget of moves, shared with other cycles.
     best : Partition
-        Where the coarsest question has no slicing that obeys, the cycle begins from it.
+        Best partition so far, from which the cycle begins if no slicing of the coarsest question obeys the constraints.
     others : sequence of Partition, optional
         If given, only nodes are joined that share a block in `best` and in each of these, and half of the cycles begin
         from `best`, the others from new cuts of the coarse graph. In two fifths of the cycles, all walks but the last
@@ -299,7 +299,7 @@ def _moves(n: int, a_node: int, fewest: int, limit: int) -> int:
 def _coarsen(
     instance: Instance, rng: np.random.Generator, budget: Budget, apart: Sequence[IntArray]
 ) -> list[Contraction]:
-    """Coarser and coarser instances; nodes with different windows, or different numbers in `apart`, are not joined."""
+    """Coarser and coarser instances; only nodes with equal windows and equal numbers in `apart` are merged."""
     levels: list[Contraction] = []
     marks = np.stack((instance.rules.first, instance.rules.last, *apart))
     kind = np.unique(marks, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
@@ -327,7 +327,7 @@ def clusters(
     target: int,
     reach_nodes: int = _REACH_NODES,
 ) -> IntArray:
-    """Join the ends of edges, expensive ones first.
+    """Clusters of nodes, made by merging the ends of edges, expensive edges first.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ def clusters(
     rng : numpy.random.Generator
         Source of the noise on the ratings.
     limit : (2,) floats
-        Work and held bytes of a cluster.
+        Largest work, and largest parameter and state bytes, of a cluster.
     weighted : bool
         Whether edges between light nodes come first.
     kind : (n,) integers
@@ -344,12 +344,12 @@ def clusters(
     target : int
         Number of clusters at which to stop.
     reach_nodes : int
-        Number of nodes above which only their degrees are considered.
+        Number of nodes above which `join_by_degree` is used in place of `join_by_reach`.
 
     Returns
     -------
     (n,) integers
-        A node of the cluster that each node is in.
+        Number of the cluster of each node: one of its nodes.
     """
     graph, n = instance.graph, instance.graph.n
     keys, where = np.unique(graph.edges @ np.array([n, 1]), return_inverse=True)
@@ -376,7 +376,7 @@ def clusters(
 def _first_cut(
     levels: list[Contraction], rng: np.random.Generator, budget: Budget, best: Partition
 ) -> tuple[Partition, list[Contraction]]:
-    """Best of a few walks on the coarsest question that can be sliced; and the levels above it."""
+    """Best partition of a few walks on the coarsest level that can be sliced; and the levels finer than it."""
     while levels:
         instance = levels[-1].instance
         n, k, candidates = instance.graph.n, instance.k, []
@@ -394,7 +394,7 @@ def _first_cut(
 
 
 def _walk_on(levels: list[Contraction], rng: np.random.Generator, budget: Budget, best: Partition) -> Partition:
-    """The best of a walk on the coarsest instance, from what `best` becomes there: all levels keep its blocks."""
+    """Best partition of a walk on the coarsest instance from `best`, whose blocks no level merges across."""
     for level in levels:
         best = level.restrict(best)
     if not levels:
@@ -449,14 +449,14 @@ class Pool:
             self._add(partition)
 
     def add(self, partition: Partition) -> None:
-        """Add a partition of another search, to the next generation if this one began without members."""
+        """Add a partition of another search; it waits for the next generation if this one began empty."""
         if self._kept:
             self._kept.append(partition)
         else:
             self._add(partition)
 
     def _add(self, partition: Partition) -> None:
-        """Add a partition if there is room; else it replaces the most similar member that is no better."""
+        """Add a partition if the pool has room; else replace the most similar member that is no better."""
         self._idle += 1
         if any(np.array_equal(partition.block, other.block) for other in self._members):
             return
@@ -489,7 +489,7 @@ class Pool:
         return child
 
     def _renew(self) -> None:
-        """Start a generation: by turns an empty one, and one of the better halves of the last two generations."""
+        """Start a generation: alternately an empty one, and one of the better halves of the last two generations."""
         half = sorted(self._members, key=lambda partition: partition.preference)[: _SIZE // 2]
         survivors = [*half, *self._kept] if self._kept else []
         self._members, self._kept = [], [] if self._kept else half

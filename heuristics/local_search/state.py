@@ -122,7 +122,7 @@ class PartitionState(NamedTuple):
     best : (1,) floats
         The smallest bottleneck seen.
     best_block, best_rank : (n,), (k,) integers
-        Its blocks, and their places.
+        Blocks of the best partition, and their places in the row.
     """
 
     block: IntArray

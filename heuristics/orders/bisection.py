@@ -172,10 +172,10 @@ def _add_times(
     produced_at: IntArray,
     unread: IntArray,
 ) -> None:
-    """Extend all segments by node `v`, which stands at position `r`: add its work and transfers to their times.
+    """Extend all segments by node `v` at position `r`: add its work and transfers to their times.
 
-    A tensor is paid once by a segment that reads it, and by its producer's as long as a reader is missing. So its time
-    changes sums only at the positions of its producer, of its last reader so far, and of `v`.
+    A segment pays a tensor once if it reads it, and if it makes it for readers outside. So the time of a tensor changes
+    sums only at the positions of its producer, of its last reader so far, and of `v`.
     """
     time = arrays.work[v]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
@@ -246,21 +246,22 @@ def _refresh(node: int, tree: _Tree) -> None:
 def _search(
     threshold: float, k: int, step: float, tree: _Tree, stack: IntArray, after: FloatArray
 ) -> tuple[int, float, float]:
-    """Start of the cheap segment that follows the fewest blocks, the leftmost of equal ones; -1 if none is cheap.
+    """Cheap segment that follows the fewest blocks, the leftmost of equal ones; -1 if none is cheap.
 
     Parameters
     ----------
     threshold : float
         A segment is cheap if it costs no more [time unit].
     step : float
-        What a segment that overflows costs more [time unit].
+        Additional cost of a segment that overflows [time unit].
     stack, after : (128,) integers, (128, kinds) floats
-        Scratch: nodes still to be visited, and the sums of what lies right of each.
+        Scratch: tree nodes still to be visited, and sums over the leaves right of each.
 
     Returns
     -------
     tuple
-        The start; its cost; the least cost above the threshold that was met: below it the answer is the same.
+        Start of the segment; its cost; and the least cost above the threshold that was met, so that all thresholds
+        below that cost have the same answer.
     """
     size, kinds = len(tree.fewest) // 2, len(tree.spare)
     best, best_start, best_cost, dearer = k, -1, math.inf, math.inf

@@ -35,7 +35,7 @@ def segment_costs_kernel(order: IntArray, arrays: KernelArrays) -> FloatArray:
 
 @compiled
 def start_rows(n: int, arrays: KernelArrays) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    """Allocate what `add_node` and `add_memory` change: two rows of differences, states of tensors and parameters."""
+    """Arrays that `add_node` and `add_memory` update: two rows of differences, states of tensors and of parameters."""
     tensors = len(arrays.tensor_time)
     return (
         np.zeros(n),
@@ -170,7 +170,7 @@ def decode(priorities: FloatArray, k: int, arrays: KernelArrays) -> FloatArray:
 
 @compiled
 def by_window(order: IntArray, arrays: KernelArrays) -> IntArray:
-    """The nodes by window, early ones first, else as in `order`; windows follow the edges, so this is an order too."""
+    """(n,) the order, sorted by windows of blocks; it stays topological, as windows rise along edges."""
     key = (arrays.first + arrays.last) * (1 + arrays.first.max()) + arrays.first
     return order[np.argsort(key[order], kind="mergesort")]
 
@@ -229,13 +229,13 @@ def slice_kernel(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
 
 @compiled
 def slice_within(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatArray, IntArray]:
-    """Best slicings under windows and `at_least` rules, in which segment b is block b and may be empty without rules.
+    """Best slicings under windows and `at_least` rules; segment b is block b, which is empty only if no rule exists.
 
     Returns
     -------
     tuple
-        ``best[r, b]``, (n + 1, k + 1) floats, for the first r nodes in blocks 0 to b - 1, infinite where they cannot be
-        there; and ``cut``, the start of the last of these blocks.
+        ``best[r, b]``, (n + 1, k + 1) floats: least bottleneck of the first r nodes in blocks 0 to b - 1, infinite if
+        impossible; and ``cut[r, b]``, (n + 1, k + 1) integers, the start of block b - 1 there.
     """
     n, q = len(order), len(arrays.least)
     peaks = segment_peaks(order, arrays)

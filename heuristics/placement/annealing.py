@@ -120,7 +120,7 @@ def _walk(
 
 @compiled
 def _destination(v: int, k: int, device: IntArray, neighbour_start: IntArray, neighbour: IntArray) -> int:
-    """Another device for node v: that of a neighbour, or any one."""
+    """Another device for node v: a neighbour's device, or a random one."""
     first, last = neighbour_start[v], neighbour_start[v + 1]
     if first < last and np.random.random() >= _ANYWHERE:
         target = device[neighbour[np.random.randint(first, last)]]
@@ -220,7 +220,7 @@ class _Search:
         return read_off(self.instance, self.state)
 
     def _affords(self, name: str) -> bool:
-        """Whether there is time for a start."""
+        """Whether there is time to compute the starting placement of this name."""
         n, k, limit = self.instance.graph.n, self.instance.devices, _START_PART * self.seconds
         match name:
             case "heft":
@@ -245,7 +245,7 @@ class _Search:
         return min(self.lanes, key=_rank)
 
     def _add(self, placer: Search[PlacementInstance, Placement]) -> None:
-        """Add the lanes of a start, unless what it needs is not installed."""
+        """Add the lanes (placements) that a placer yields, unless a package that it needs is missing."""
         limits = Limits(Deadline(interrupted=self.limits.deadline.interrupted))
         try:
             device = placer(self.instance, self.rng, limits).device.copy()  # writable, as all that kernels take
@@ -270,7 +270,7 @@ class _Search:
         return overflow, time
 
     def _improve(self, what: str, lane: Lane, part: float, hot: float = 0.0) -> Lane:
-        """Continue from a lane for a part of the search; return the best lane found."""
+        """Anneal from a lane for a fraction `part` of the search; return the best lane found."""
         best, value = (
             Lane(lane.order.copy(), lane.device.copy(), lane.eager.copy(), lane.value.copy()),
             lane.value.copy(),

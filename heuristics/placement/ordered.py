@@ -43,7 +43,7 @@ _LOW, _HIGH, _JOINED, _QUEUED = range(4)
 
 
 class Sequences(NamedTuple):
-    """Placement with an order: its times, a log of former times to undo moves, and data of the graph."""
+    """Current placement with an order of nodes: its times, a log of old times to undo moves, and data of the graph."""
 
     order: Index  # (n,)
     position: Index  # (n,): its inverse
@@ -150,7 +150,7 @@ def _tails(instance: PlacementInstance) -> FloatArray:
 
 @compiled(allocates=False)
 def begin(arrays: SimulatorArrays, state: Sequences) -> float:
-    """Make `order`, `device` and `eager`, which were written from outside, the current placement; return its time."""
+    """Compute the times of the placement that was written to `order`, `device` and `eager`; return its step time."""
     state.load[:] = 0.0
     state.remote[:] = 0
     for i in range(len(state.order)):
@@ -169,7 +169,7 @@ def begin(arrays: SimulatorArrays, state: Sequences) -> float:
 
 @compiled(allocates=False)
 def put(arrays: SimulatorArrays, state: Sequences, v: int, target: int) -> None:
-    """Move a node to another device."""
+    """Move node v to the device `target`; its times are computed by `evaluate`."""
     source = state.device[v]
     state.load[source] -= arrays.node_time[v, arrays.kind[source]]
     state.load[target] += arrays.node_time[v, arrays.kind[target]]
@@ -188,8 +188,8 @@ def put(arrays: SimulatorArrays, state: Sequences, v: int, target: int) -> None:
 def evaluate(arrays: SimulatorArrays, state: Sequences, first: int, threshold: float) -> float:
     """Step time of a trial that changes nothing before position `first`; infinite if it exceeds the threshold.
 
-    `order`, `position`, `device`, `eager`, `load` and `remote` are those of the trial already. Then `accept` or
-    `forget` it.
+    The caller has written the trial to `order`, `position`, `device`, `eager`, `load` and `remote`, and calls `accept`
+    or `forget` afterwards.
     """
     n, k, row = len(state.order), arrays.devices, first // STEP
     low, limit, now, remaining = row * STEP, threshold * (1.0 + _ROUNDING), state.now, 2 * k
@@ -257,7 +257,7 @@ def _checkpoint(state: Sequences, row: int, queued: int, latest: float, k: int) 
 
 @compiled(allocates=False)
 def _send(arrays: SimulatorArrays, state: Sequences, t: int, home: int, target: int, end: float, queued: int) -> int:
-    """Let a tensor, complete at `end`, join the bus to a device; return how many transfers have joined."""
+    """Queue the transfer of a tensor, complete at `end`, to a device; return the number of transfers queued so far."""
     k = arrays.devices
     free = state.now[k + home]
     begin = free if free > end else end
@@ -290,7 +290,7 @@ def _join(state: Sequences, j: int, begin: float, at: float, place: int) -> None
 
 @compiled(allocates=False)
 def accept(state: Sequences) -> None:
-    """Let a trial that `evaluate` has finished be the current placement."""
+    """Make a trial that `evaluate` has finished the current placement."""
     width = state.checkpoint.shape[1]
     for i in range(state.trial[_LOW] // STEP, len(state.checkpoint)):
         for x in range(width):
@@ -300,7 +300,7 @@ def accept(state: Sequences) -> None:
 
 @compiled(allocates=False)
 def forget(state: Sequences) -> None:
-    """Restore the times from before a trial; `order` is still that of the trial."""
+    """Restore the times from before a trial; it expects the order of the trial."""
     for i in range(state.trial[_LOW], state.trial[_HIGH]):
         v = state.order[i]
         state.start[v], state.end[v] = state.old_start[i], state.old_end[i]
@@ -419,7 +419,7 @@ def walk(
 
 @compiled(allocates=False)
 def _propose(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> int:
-    """Make a random move; return the first position that it changes, or n if it changes nothing."""
+    """Make a random move; return the first position of the order that changes, n if none changes."""
     n, k = len(state.order), arrays.devices
     move.last[_COUNT], move.last[_SHIFTED], move.last[_FLIPPED] = 0, -1, -1
     v = np.random.randint(n)
@@ -535,7 +535,7 @@ def _take_back(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> None:
 
 @compiled(allocates=False)
 def _trace(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> None:
-    """Fill in the critical chain: from the node that ends last back to the node for which each start has waited."""
+    """Write the critical chain: from the last node to end back to one that starts at 0, each waiting for the next."""
     n, k = len(state.order), arrays.devices
     v, length = state.order[0], 0
     for u in range(n):
@@ -553,7 +553,7 @@ def _trace(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> None:
 
 @compiled(allocates=False)
 def _waited_for(state: Sequences, v: int, k: int) -> int:
-    """Node after which, or after whose transfer, node `v` starts at once; -1 if it starts at 0."""
+    """The node whose end, or whose transfer, lets node `v` start; -1 if `v` starts at 0."""
     start, d = state.start[v], state.device[v]
     if start == 0.0:
         return -1

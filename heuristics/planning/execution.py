@@ -261,7 +261,7 @@ def assign_state(target: PlanState, source: PlanState) -> None:
 
 @compiled
 def _bound(arrays: TrainingArrays, state: PlanState, times: Times) -> float:
-    """Fill in the times of all stages and channels; return the makespan bound Z [s], infinite if it does not fit."""
+    """Fill in the times of all stages and channels; return the lower bound Z [s], infinite if the plan does not fit."""
     f, b, cf, cb, A = times
     S, distance = state.counts[0], state.counts[1]
     M, bandwidth, order = arrays.microbatches, arrays.bandwidth, state.order

@@ -56,7 +56,7 @@ from instances.planning.timeline import Timeline
 
 
 class Scored(NamedTuple):
-    """Data to evaluate plans, in addition to the arrays of the question."""
+    """Data besides `TrainingArrays` with which plans are simulated."""
 
     inputs: FloatArray  # as `TrainingInstance.input_sums`
     ports: Ports
@@ -111,9 +111,10 @@ def anneal_on_cards(
 def _flows(
     arrays: TrainingArrays, scored: Scored, state: PlanState, ahead: IntArray, flight_limit: IntArray
 ) -> tuple[float, Flows]:
-    """A bound on the time of the plan, infinite if it does not fit into memory, and its flows.
+    """Lower bound on the time of the plan [s], infinite if it does not fit into memory, and its operations.
 
-    With split backward passes, `flight_limit` microbatches may be in flight; it is lowered to what fits.
+    With split backward passes, `flight_limit` is the number of microbatches that may be in flight in each stage; it is
+    lowered to what fits.
     """
     (S, _, behind), M, order, ports = state.counts, arrays.microbatches, state.order, scored.ports
     P, V = len(ports.rate), len(order)
@@ -320,7 +321,7 @@ Tell = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Effort:
-    """Settings of the search: effort, orders, and progress."""
+    """Settings of the search: level of effort, allowed orders of passes, and a listener for progress."""
 
     level: int = 2  # one of `EFFORTS`
     orders: str = "auto"
@@ -396,7 +397,7 @@ class _Search:
         self._add("prm", self._least_load(recursive_device_order(self.instance.cluster)))
 
     def least_bounds(self) -> None:
-        """Add plans of the paper's planners, and those of least load and least bound along more orders."""
+        """Add plans of `spp` and `improved`, and plans of least load and least bound along more device orders."""
         planners: dict[str, Callable[[TrainingInstance], Iteration]]
         interrupt = Limits(Deadline(interrupted=self.limits.deadline.interrupted))
         planners = {"spp": spp, "improved": partial(improved, rng=self.rng, limits=interrupt)}
@@ -416,7 +417,7 @@ class _Search:
                 self._add("z-dp", least_bound_plans(self.instance, order, self._least()))
 
     def anneal(self) -> None:
-        """Change the best plans of different numbers of stages at random, with split backward passes and without."""
+        """Anneal the best plan of each of several numbers of stages, with split backward passes and without."""
         kinds: dict[bool, dict[int, _Candidate]] = {}
         for candidate in sorted(self.candidates, key=lambda candidate: -candidate.time):
             kinds.setdefault(bool(candidate.state.counts[2]), {})[int(candidate.state.counts[0])] = candidate
@@ -428,7 +429,7 @@ class _Search:
             self._anneal_from(self._different()[0])
 
     def ordered(self) -> Timeline:
-        """The best plan in its best order, of those that there is time for."""
+        """The best plan in the best order of passes that could be executed in time."""
         chosen = list(self.timelines) if self.effort.orders in ("auto", "unsplit") else []
         for timeline in self._executed():
             chosen.append(timeline)
@@ -441,7 +442,7 @@ class _Search:
         return best
 
     def _executed(self) -> Iterator[Timeline]:
-        """The best plans in the orders that may be chosen, then interleaved ones."""
+        """Yield timelines of the best plans in all allowed orders of passes, then of interleaved plans."""
         for candidate in self._different()[:_VARIED]:
             yield from self._in_orders(candidate)
         if self.effort.orders in ("auto", "interleaved"):
@@ -454,7 +455,7 @@ class _Search:
                 yield better_cuts(best, self.limits.deadline)
 
     def _in_orders(self, candidate: _Candidate) -> Iterator[Timeline]:
-        """Execute in the order that was scored, and in others if orders are free."""
+        """Yield timelines of a candidate in the order that scored it, and in the other allowed orders."""
         kinds, (_, distance, behind) = self.effort.orders, candidate.state.counts.tolist()
         plan = candidate.state.plan(self.instance)
         if kinds == "interleaved":
@@ -470,7 +471,7 @@ class _Search:
                 yield execute_orders(plan, orders, name)
 
     def _different(self) -> list[_Candidate]:
-        """The best candidates, each plan once."""
+        """The candidates by rising time, without repetitions of a plan."""
         seen: dict[tuple[object, ...], _Candidate] = {}
         for candidate in sorted(self.candidates, key=lambda candidate: candidate.time):
             S = candidate.state.counts[0]
@@ -479,7 +480,7 @@ class _Search:
         return list(seen.values())
 
     def _even(self) -> Iterator[Plan]:
-        """Even plans, on all servers or some: about as many devices and layers a stage, devices in their order."""
+        """Yield plans with about equally many layers and devices in each stage, on all servers and on some."""
         layers, server = self.instance.chain.n, self.instance.cluster.server
         for part in parts_of(self.instance.cluster):
             for stages in sorted({1, len(set(server[part].tolist())), len(part)}):
@@ -489,7 +490,7 @@ class _Search:
                         yield Plan.along(self.instance, cuts, even_counts(len(part), stages), part.tolist())
 
     def _least_load(self, order: IntArray) -> Iterator[Plan]:
-        """Plans of least load, one of each number of stages, along an order of the devices."""
+        """Yield the plan of least load for each number of stages, along an order of the devices."""
         execution = _one_in_flight if self.instance.recomputation else one_forward_one_backward
         return (plan for plan in plans_by_stages(self.instance, order, execution) if plan is not None)
 
@@ -501,7 +502,7 @@ class _Search:
         return list({tuple(order.tolist()): order for order in [*device_orders(self.instance), *by_size]}.values())
 
     def _add(self, phase: str, plans: Iterable[Plan]) -> None:
-        """Score plans with all distances, and keep those that fit; at least one plan is scored."""
+        """Add plans as candidates, each with all warm-ups that fit; stops after at least one plan if time is up."""
         for plan in plans:
             for distance, behind in self.ways:
                 state = PlanState.of(plan, distance, behind)
@@ -527,7 +528,7 @@ class _Search:
         self._tell("annealing", self._least())
 
     def _least(self) -> float:
-        """Least time of a candidate; infinite without one [s]."""
+        """Least time of all candidates so far [s]; infinite without one."""
         return min((candidate.time for candidate in self.candidates), default=math.inf)
 
     def _stops(self) -> bool:

@@ -138,7 +138,7 @@ def reversed_instance(instance: TrainingInstance) -> TrainingInstance:
 
 
 def _along(instance: TrainingInstance, order: IntArray, execution: Order, allow_idle: bool) -> list[Plan | None]:
-    """Plans of least W by number of stages; where memory is tight, those of the mirrored chain where they fit."""
+    """Plan of least W for each number of stages; where it does not fit, the plan of the mirrored chain if that fits."""
     stages = min(instance.chain.n, len(order))
     free = _best_stages(replace(instance, memory=np.inf), order, np.ones(stages), allow_idle)
     plans: list[Plan | None] = []
@@ -267,7 +267,10 @@ def even_counts(total: int, parts: int) -> list[int]:
 
 
 def min_max_split(times: FloatArray, parts: int) -> list[int]:
-    """Cut a list into consecutive parts, none empty, of least largest sum; among ties cut later."""
+    """Cuts, from 0 to the length, of a list into non-empty consecutive parts of least largest sum.
+
+    Among ties each cut is as late as possible.
+    """
     n = len(times)
     sums = np.concatenate(([0.0], np.cumsum(times)))
     best = np.concatenate(([0.0], np.full(n, np.inf)))
@@ -439,7 +442,7 @@ def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limit
 
 
 def _fitting_plan(plans: Iterable[Plan], distances: Sequence[int]) -> Iterator[_Candidate]:
-    """Plans with each of the distances that leave them in memory."""
+    """Yield each plan with each warm-up distance with which it fits into memory."""
     for plan in plans:
         for distance in distances:
             warmup = steady(plan.n_stages, plan.instance.microbatches, distance)

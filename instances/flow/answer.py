@@ -82,7 +82,7 @@ class FlowAnswer(Displayed):
 
     @cached_property
     def rates(self) -> FloatArray:
-        """(n + 2, n + 2) requests per second that each link carries, none from one group to another one."""
+        """(n + 2, n + 2) requests per second that each link can carry; 0 between two groups of devices."""
         n, rates = self.instance.n, np.array(self.instance.rates)
         rates[:n, :n][self.group[:, None] != self.group] = 0.0
         return rates
@@ -224,7 +224,7 @@ def network_of(layers: int, interval: IntArray, capacity: FloatArray, rates: Flo
 
 @compiled
 def longest_path(layers: int, interval: IntArray, rates: FloatArray) -> int:
-    """Devices on the longest way along links from the source to the sink; 0 if none leads there."""
+    """Number of devices on the longest path of links from the source to the sink; 0 without a path."""
     n, longest = len(interval), 0
     source, sink = len(rates) - 2, len(rates) - 1
     devices = np.zeros(n, dtype=np.int64)  # on the longest way to each, with itself

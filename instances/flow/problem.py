@@ -119,7 +119,7 @@ class FlowInstance(QuestionRecord):
 
     @property
     def longest(self) -> int:
-        """Devices that a request may pass."""
+        """Largest number of devices that a request may pass."""
         limits = (self.n, self.longest_path, None if self.steps is None else self.steps.in_flight)
         return min(limit for limit in limits if limit is not None)
 
@@ -130,7 +130,7 @@ class FlowInstance(QuestionRecord):
 
     @property
     def numbers_in_flight(self) -> range:
-        """Numbers of batches in flight that may be best: none are more than devices on a path."""
+        """Numbers of batches in flight worth trying: at most the number of devices on a path."""
         assert self.steps is not None
         if self.steps.in_flight is not None:
             return range(self.steps.in_flight, self.steps.in_flight + 1)
@@ -139,7 +139,7 @@ class FlowInstance(QuestionRecord):
     def at(self, in_flight: int, low: float = 0.0, high: float = math.inf) -> FlowInstance:
         """The question with `in_flight` batches, and the largest capacities at any tick from `low` to `high` [s].
 
-        A device with few layers has capacity 0 if the others that a request may pass hold too few of the rest.
+        A device with so few layers that the other devices on a path cannot hold all remaining layers has capacity 0.
         """
         assert self.steps is not None
         capacity, longest = self.steps.capacity(in_flight, low, high), min(self.longest, in_flight)
@@ -164,7 +164,7 @@ class FlowInstance(QuestionRecord):
 
     @property
     def terms(self) -> str:
-        """Text on the dimensions of steps and the batches in flight; without steps, on caches that do not count."""
+        """Text on the dimensions of steps and the batches in flight; without steps, that caches do not count."""
         if self.steps is None:
             return WITHOUT_WAITING
         dims, in_flight = ", ".join(f"{name} {size}" for name, size in self.steps.dims.items()), self.steps.in_flight
@@ -486,7 +486,7 @@ class Steps:
             raise InputError(f"in_flight is {self.in_flight}; give 1 or more batches.")
 
     def least_in_flight(self, devices: int) -> int | None:
-        """Fewest batches in flight with which this many devices on a path can hold all layers; None if impossible."""
+        """Fewest batches in flight with which `devices` devices on a path can hold all layers; None if impossible."""
         numbers = range(1, devices + 1) if self.in_flight is None else (self.in_flight,)
         layers = np.arange(self.slots.shape[1])
         for m in numbers:
@@ -496,7 +496,7 @@ class Steps:
         return None
 
     def capacity(self, in_flight: int, low: float = 0.0, high: float = math.inf) -> FloatArray:
-        """(T, L + 1) most sequences per second with `in_flight` batches and a tick from `low` to `high` [s]."""
+        """(T, L + 1) largest sequences per second with `in_flight` batches and a tick from `low` to `high` [s]."""
         fits = (self.sizes <= (self.slots // in_flight)[:, :, None]) & (self.seconds <= min(high, _LARGEST))
         rates = np.where(fits, self.sizes / np.maximum(self.seconds, low), 0.0).max(axis=2)
         rates[:, 0] = 0.0
@@ -504,13 +504,13 @@ class Steps:
         return capacity
 
     def batch(self, in_flight: int, tick: float) -> IntArray:
-        """(T, L + 1) sequences of a step: as many as end within `tick` seconds."""
+        """(T, L + 1) largest number of sequences whose step takes at most `tick` seconds."""
         fits = (self.sizes <= (self.slots // in_flight)[:, :, None]) & (self.seconds <= tick)
         largest: IntArray = np.where(fits, self.sizes, 0).max(axis=2)
         largest[:, 0] = 0
         return largest
 
     def ticks(self, in_flight: int) -> FloatArray:
-        """Step intervals [s], ascending, in which a step just ends; others are no better than the next shorter."""
+        """Step intervals worth trying [s], ascending: the durations of all steps that fit into memory."""
         fits = (self.sizes <= (self.slots // in_flight)[:, :, None]) & (self.seconds < math.inf)
         return np.unique(self.seconds[:, 1:][fits[:, 1:]])

@@ -88,7 +88,7 @@ def best_path(
 def _reach(
     costs: FloatArray, table: IntArray, counts: IntArray, limit: int, goal: float, reach: NDArray[np.uint64]
 ) -> int:
-    """Fill `reach` with the places of each state within the goal; return the first state at the last place, or -1."""
+    """Fill `reach` with places that blocks within the goal lead to; return the first state at the last place, or -1."""
     (tables, m, _), kinds = costs.shape, len(counts)
     words = reach.shape[1]
     masks = np.zeros((tables, m, words), dtype=np.uint64)
@@ -226,7 +226,7 @@ def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
 
 
 def is_rateable(devices: Machines, places: int, limit: int = _MOST_RATED_WORK) -> bool:
-    """Whether `best_rated_path` can enumerate all states, for one goal in at most `limit` operations."""
+    """Whether `best_rated_path` has few enough states for its tables, and for `limit` operations for each goal."""
     kinds, words = len(devices.kinds), places // _WORD + 1
     states = devices.total + 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
     cells = states * kinds**2 * words
@@ -271,7 +271,7 @@ def best_rated_path(
 
 
 def rated_path_within(steps: RatedSteps, devices: Machines, limit: int, goal: float) -> CountedPath | None:
-    """Any path with a bottleneck of at most `goal`, in the form of `best_rated_path`; None if there is none."""
+    """A path with a bottleneck of at most `goal`, in the form of `best_rated_path`; None if there is none."""
     kinds, m, _ = steps.costs.shape
     following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, limit)
     reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
@@ -280,7 +280,7 @@ def rated_path_within(steps: RatedSteps, devices: Machines, limit: int, goal: fl
 
 
 def counted_states(counts: tuple[int, ...], limit: int) -> IntArray:
-    """(states, T) state after one more device of each kind is used; -1 where no more may be used."""
+    """(states, T) state after one more device of each kind is used; -1 where `counts` or `limit` forbid it."""
     sizes = [count + 1 for count in counts]
     digits = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1].T
     strides = np.cumprod([1, *sizes[:-1]])
@@ -301,7 +301,7 @@ def _in_sequence(devices: Machines) -> IntArray:
 
 
 def _in_places(path: CountedPath, devices: Machines, m: int) -> CountedPath:
-    """The path with a step for each device of a fixed order; an idle device begins where the next device does."""
+    """The path with a block for each device of a fixed order; idle devices have blocks without nodes."""
     starts, d = np.full(devices.total, m), 0
     for start, kind in zip(path.starts.tolist(), path.kinds.tolist(), strict=True):
         d = devices.sequence.index(kind, d) + 1
@@ -343,9 +343,9 @@ def _bottleneck(
 def _masks(
     costs: FloatArray, received: FloatArray, sent: FloatArray, rates: FloatArray, goal: float
 ) -> NDArray[np.uint64]:
-    """Places, as bits, where a block within the goal may end that begins at i on kind q, at [p, q, r, i].
+    """Places, as bits, where a block from place i on kind q may end within the goal, at [p, q, r, i].
 
-    p and r are the kinds of the blocks before and behind it; T, the number of kinds, stands for none.
+    p and r are the kinds of the blocks before and behind it; T, the number of kinds, stands for no block.
     """
     kinds, m, _ = costs.shape
     masks = np.zeros((kinds + 1, kinds, kinds + 1, m, m // _WORD + 1), dtype=np.uint64)
@@ -368,10 +368,10 @@ def _masks(
 def _reach_rated(
     masks: NDArray[np.uint64], following: IntArray, m: int, reach: NDArray[np.uint64]
 ) -> tuple[int, int, int, int]:
-    """Fill `reach` at [state, kind of the block before, kind of the next block]; return a path's last block.
+    """Fill `reach` at [state, kind of the block before, kind of the next block]; return the last block of a path.
 
-    It is the state before the block, the kind of the block before, its own kind, and its first place; -1 without a
-    path.
+    The last block is given by the state before it, the kind of the block before, its kind, and its first place; all are
+    -1 if there is no path.
     """
     kinds, words = masks.shape[1], masks.shape[4]
     last_word, last_bit = m // _WORD, np.uint64(1) << np.uint64(m % _WORD)
@@ -409,7 +409,7 @@ def _trace_rated(
     kind: int,
     start: int,
 ) -> tuple[IntArray, IntArray]:
-    """First places and kinds of the blocks of a path, from the last block to the first; the last block is given."""
+    """First places and kinds of the blocks of a path, the last block first, given that block."""
     kinds, m = masks.shape[1], masks.shape[3]
     starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     starts[0], chosen[0] = start, kind
@@ -449,7 +449,7 @@ _MOST_WINDOWED_WORK = 2**29
 
 
 class StepWindows(NamedTuple):
-    """First and last of the k device slots in which a block from position i to j + 1 may run, at [i, j]."""
+    """(m, m) first and last of the k device slots in which a block of the positions i to j may run, at [i, j]."""
 
     first: IntArray  # (m, m)
     last: IntArray  # (m, m)
@@ -465,7 +465,7 @@ class PlacedPath(NamedTuple):
 
 
 def windows_of_steps(rules: BlockRules, inside: NDArray[np.bool_], k: int) -> StepWindows:
-    """First and last device slot of every possible block.
+    """First and last device slot allowed for each block of consecutive nodes of an order with m positions.
 
     Parameters
     ----------
@@ -543,14 +543,14 @@ class _Places(NamedTuple):
 
 @compiled(inline="always")
 def _place(following: IntArray, t: int, passed: int, first: int, last: int) -> int:
-    """Earliest slot from `first` to `last` for a block on kind t after `passed` slots; -1 if there is none."""
+    """Earliest free slot from `first` to `last` on a device of kind t, after `passed` slots; -1 if there is none."""
     place = following[t, max(passed, first)]
     return place if place <= last else -1
 
 
 @compiled
 def _pass(places: _Places, goal: float, passed: IntArray) -> int:
-    """Fill `passed`, least numbers of slots by state and position; return a state at the last position, or -1."""
+    """Fill `passed` with the fewest device slots by state and position; return a state at the last position, or -1."""
     costs, first, last, after, following = places
     kinds, m, _ = costs.shape
     k = following.shape[1] - 1

@@ -52,7 +52,7 @@ def largest_needs(needs: NDArray[Any], block: IntArray, k: int) -> NDArray[Any]:
 class WholeBytes(NamedTuple):
     """Bytes of a question as whole multiples of 1 / `unit` byte, so that sums and differences are exact.
 
-    An overflow may be a small difference of large numbers, which rounding of floats could hide.
+    A difference of large numbers may be a small overflow, which rounding of floats would hide.
     """
 
     unit: int  # a power of two; sizes are multiples of 1 / unit byte
@@ -169,7 +169,7 @@ def room(instance: Instance) -> float:
 
 
 def needs_of(instance: Instance) -> FloatArray:
-    """Least peak of any block with each node, (n,) [bytes]; 0 if a buffer replaces it."""
+    """(n,) least peak of any block with each node [bytes]; 0 where a fixed buffer replaces peaks."""
     return instance.needs if instance.needs_peaks else np.zeros(instance.graph.n)
 
 
@@ -206,7 +206,7 @@ class Loads(NamedTuple):
 
     @classmethod
     def of(cls, instance: Instance) -> Loads:
-        """Loads of a question."""
+        """The bytes of nodes, and the memory of devices, of a question."""
         graph, rules = instance.graph, instance.rules
         whole = WholeBytes.of(instance, np.array([kind.memory for kind in instance.machines.kinds]))
         group = rules.group if rules.has_groups else np.arange(graph.n)
@@ -223,7 +223,7 @@ class Loads(NamedTuple):
         return cls(whole.unit, group, params, need, shared, rooms)
 
     def load(self, inside: NDArray[np.bool_]) -> tuple[int, int]:
-        """Bytes held by some merged nodes, shared ones once, and the largest need."""
+        """Bytes of parameters and states of the nodes in a mask, shared ones once, and the largest need of a node."""
         shared = sum(size for users, size in self.shared if inside[users].any())
         return self.params[inside].sum() + shared, self.need[inside].max(initial=0)
 
@@ -239,15 +239,15 @@ def proof_of_no_fit(instance: Instance) -> str | None:
 
 
 def find_infeasibility(instance: Instance) -> Infeasibility | None:
-    """Find why no partition fits into memories that are hard limits, or can run; None if that is not proved.
+    """Reason why no partition fits into hard memory limits or can run; None if that is not proved.
 
-    All is compared in whole numbers.
+    Bytes are compared in whole numbers.
 
     Returns
     -------
     Infeasibility or None
-        All parameters together, nodes that share a block and for which no device has room or can run them, or what
-        windows force into some blocks.
+        The reason is one of three: all parameters together do not fit; no device can hold or run some nodes that share
+        a block; or the nodes that windows force into some blocks do not fit there.
     """
     if not instance.fit and instance.able.all():
         return None

@@ -177,14 +177,14 @@ class Partition(Displayed):
         return tensor, entered
 
     def _rates_between(self, sender: IntArray, reader: IntArray) -> FloatArray:
-        """Rates at which block `reader` reads from block `sender`, for each pair [bytes per unit of time]."""
+        """For each pair of blocks, the rate from `sender` to `reader` [bytes per unit of time]."""
         if self.instance.rates is not None:
             return self.instance.rates[self.kind[sender], self.kind[reader]]
         return np.array(self.instance.bandwidths)[self.kind[reader]]
 
     @cached_property
     def tensor_times(self) -> FloatArray:
-        """(t,) time to send each tensor from its block [time unit of the graph]; over kinds to the slowest reader."""
+        """(t,) time to send each tensor from its block [time unit of the graph], to its slowest reader."""
         instance, tensors = self.instance, self.instance.graph.tensors
         if instance.is_alike:
             return instance.tensor_time
@@ -214,7 +214,7 @@ class Partition(Displayed):
 
     @property
     def kind_names(self) -> Sequence[str]:
-        """Name of the kind of each block, "–" where it is empty; none where devices are alike."""
+        """Name of the kind of each block, "–" for an empty block; no names where all devices are alike."""
         return () if self.instance.is_alike else [name or "–" for name in self.kinds_by_name]
 
     @property
@@ -228,7 +228,7 @@ class Partition(Displayed):
 
     @property
     def memories(self) -> FloatArray:
-        """(k,) memory of the device of each block [bytes], over several kinds infinite for empty ones."""
+        """(k,) memory of the device of each block [bytes]; infinite for empty blocks if devices differ."""
         if self.instance.is_alike:
             return np.full(self.instance.k, self.instance.platform.memory)
         return np.array([*(kind.memory for kind in self.instance.machines.kinds), math.inf])[self.kind]
@@ -255,9 +255,9 @@ class Partition(Displayed):
 
     @cached_array
     def peaks(self) -> FloatArray:
-        """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order.
+        """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order of nodes.
 
-        For a question by need, the largest need of a node.
+        For questions that take peaks by need, it is the largest need of a node in the block.
         """
         buffer = self.instance.activation_buffer
         if buffer is None and self.instance.by_need:

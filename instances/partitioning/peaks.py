@@ -24,9 +24,9 @@ _LARGEST = 1e-300
 class KernelArrays(NamedTuple):
     """An instance as plain arrays for the kernels; compressed rows are pairs (start, values).
 
-    Bytes beyond the memory take their number over `overflow_bandwidth`. Where memory is a hard limit, that time and
-    `overflow_step`, more than any block costs otherwise, are penalties that lead a search to partitions that fit.
-    Constraints are those of `BlockRules`, without groups.
+    Bytes beyond the memory take a time of bytes / `overflow_bandwidth`. Where memory is a hard limit, this time plus
+    `overflow_step`, which exceeds the cost of any block that fits, is a penalty that leads searches to partitions that
+    fit. Constraints are those of `BlockRules`, without groups.
     """
 
     work: FloatArray
@@ -125,7 +125,10 @@ class LeastPeak(NamedTuple):
 
 
 def with_least_peaks(partition: Partition) -> Partition:
-    """The same blocks, the most expensive in an order of least peak memory, as far as a short search yields one."""
+    """The same blocks, with orders of less peak memory for the most expensive blocks that exceed their memory.
+
+    A short search is made; if it does not lower the bottleneck, the partition is returned unchanged.
+    """
     instance = partition.instance
     if not instance.needs_peaks or instance.by_need or not partition.excess.any():
         return partition
@@ -187,7 +190,7 @@ def least_peak_order(graph: ComputationGraph, nodes: list[int], max_steps: int =
 
 
 def _touched_tensors(graph: ComputationGraph, place: dict[int, int]) -> tuple[list[int], list[float], list[list[int]]]:
-    """For each tensor the places of the nodes that touch it, as bits, and its bytes; for each place its tensors."""
+    """Tensors that nodes touch: for each, the places of its nodes as bits, and its bytes; and tensors by place."""
     (start, inputs), outputs = graph.inputs, graph.output_start
     users: dict[int, list[int]] = {}
     for v, i in place.items():

@@ -70,7 +70,7 @@ class _KindMembers:
 
 
 class _Members(NamedTuple):
-    """Members of a question in a file; `order`, `kinds` and `rates` are of devices that are not alike."""
+    """Members of a question in a file; `order`, `kinds` and `rates` are only there where devices differ."""
 
     k: int
     bandwidth: Limit
@@ -225,7 +225,7 @@ class Instance(GraphQuestion):
 
     @cached_property
     def platform(self) -> Platform:
-        """Blocks, buffer and fit; bandwidth and memory are those of `Machines.platform`."""
+        """Platform of k blocks, with the buffer and `fit` of the question; see `Machines.platform`."""
         return self.machines.platform(self.k, self.activation_buffer, self.fit)
 
     @cached_property
@@ -299,8 +299,8 @@ class Instance(GraphQuestion):
     def bandwidths(self) -> tuple[float, ...]:
         """Bandwidth of a device of each kind [bytes per unit of work time].
 
-        Where there are rates for pairs, it is the kind's own bandwidth, if it has one and overflow takes time there;
-        else the fastest of its rates.
+        With rates for pairs it is the fastest rate of the kind, except for a kind with a bandwidth on which overflow
+        takes time: there it is this bandwidth.
         """
         defaults = self.machines.kind_rates
         if self.rates is None:
@@ -328,7 +328,7 @@ class Instance(GraphQuestion):
 
     @cached_property
     def needs(self) -> FloatArray:
-        """(n,) bytes that are live while a node runs, all that it reads and writes; of merged nodes the most of one."""
+        """(n,) bytes that each node reads and writes, live while it runs; for merged nodes the most of any member."""
         return touched_bytes(self.graph) if self.need is None else self.need
 
     @cached_property
@@ -338,7 +338,7 @@ class Instance(GraphQuestion):
         Raises
         ------
         InputError
-            Where devices are not alike, so that methods for those that are end here.
+            If devices differ; it ends methods that only handle alike devices.
         """
         if not self.is_alike:
             raise OneKindError(
@@ -350,14 +350,14 @@ class Instance(GraphQuestion):
 
     @property
     def has_overflow(self) -> bool:
-        """Whether on some kind the memory is finite, and what does not fit takes time."""
+        """Whether on some kind the memory is finite, and bytes beyond it take time."""
         if not self.is_alike:
             return any(self.of_kind(t).has_overflow for t in range(self.kinds))
         return math.isfinite(self.platform.memory) and math.isfinite(self.platform.bandwidth)
 
     @property
     def limits_memory(self) -> bool:
-        """Whether on some kind it matters what fits into the memory: it has to, or what does not fit takes time."""
+        """Whether memory matters on some kind: it is a hard limit, or bytes beyond it take time."""
         if not self.is_alike:
             return any(self.of_kind(t).limits_memory for t in range(self.kinds))
         return self.fit or self.has_overflow
@@ -477,7 +477,7 @@ class Instance(GraphQuestion):
 
     @property
     def _longest(self) -> float:
-        """Upper bound on the cost of any block, and on its bytes where they matter and moving takes no time."""
+        """Upper bound on the cost of any block [time unit]; where moving takes no time, bytes are added instead."""
         with np.errstate(over="ignore"):
             longest = self.graph.work.sum() + self.tensor_time.sum()
             if self.limits_memory:
@@ -504,7 +504,7 @@ class Instance(GraphQuestion):
         return self.limits_memory and self.platform.activation_buffer is None
 
     def modelled(self) -> Instance:
-        """Instance of the bounds and models: a block's peak is its nodes' largest need."""
+        """The question as bounds and models take it: the peak of a block is the largest need of its nodes."""
         return replace(self, by_need=True) if self.needs_peaks and not self.by_need else self
 
     def without_constraints(self) -> Instance:
@@ -512,7 +512,7 @@ class Instance(GraphQuestion):
         return replace(self, constraints=NO_CONSTRAINTS) if self.constraints else self
 
     def relaxed(self, *, modelled: bool = True) -> Instance:
-        """The question without constraints, by default the modelled one, where what does not fit takes time at most.
+        """The question without constraints and hard memory limits, by default with peaks as in `modelled`.
 
         Every answer to the original question is an answer to it, and costs no more there.
         """
@@ -565,10 +565,10 @@ def places_of_kinds(graph: ComputationGraph, machines: Machines, constraints: Co
 def _worked(
     graph: ComputationGraph, machines: Machines, works: ArrayLike | None, constraints: Constraints
 ) -> tuple[ComputationGraph, FloatArray | None, Constraints]:
-    """The graph; the works on each kind, (T, n), None where all devices are alike; and constraints but for `on`.
+    """The graph; (T, n) works on each kind, None where all devices are alike; and constraints without `on`.
 
-    A node that a kind cannot run takes infinitely long there. Works that are no times are refused, and nodes that no
-    kind can run.
+    A work is infinite where the kind cannot run the node. Works that are no times, and nodes that no kind can run, are
+    refused by an `InputError`.
     """
     kinds = machines.kinds
     if works is None and (priced := [kind.name for kind in kinds if kind.roofline is not None]):

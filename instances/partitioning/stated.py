@@ -221,7 +221,7 @@ class ServingQuestion(QuestionRecord):
 
     @property
     def waits(self) -> bool:
-        """Whether there are fewer batches in flight than stages, so that a stage may wait for the next one."""
+        """Whether there are fewer batches in flight than stages, so that stages may wait for a batch."""
         return self.in_flight is not None and self.in_flight < self.instance.k
 
     def document(self) -> dict[str, Any]:

@@ -336,7 +336,8 @@ Move = tuple[int, ...]
 class OrderedPlacement(Placement):
     """Answer of placement with the sequences in which devices run their nodes and buses move their transfers.
 
-    A plain `Placement` serves what is ready first; here what comes next in a sequence is waited for.
+    In a plain `Placement`, devices and buses take first what is ready first; here they wait for the next item of their
+    sequence.
 
     Parameters
     ----------
@@ -414,7 +415,7 @@ def _move(numbers: list[int]) -> Move:
 
 
 def _required(placement: Placement) -> list[list[Move]]:
-    """By device, its transfers to other devices, sorted by tensors; one to all readers where buses broadcast."""
+    """For each device, the transfers out of it that readers need, by tensor; one per tensor if buses broadcast."""
     k, tensors, device = placement.instance.devices, placement.instance.graph.tensors, placement.device
     tensor, target = np.repeat(np.arange(len(tensors.bytes)), np.diff(tensors.start)), device[tensors.consumers]
     home = device[tensors.producer]

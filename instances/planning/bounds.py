@@ -92,7 +92,7 @@ def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray, ports: Ports
 
 @compiled
 def _along(bandwidth: FloatArray) -> LinkSpeeds:
-    """Slowest links along the order, from its bandwidths, (V, V) [bytes/s]."""
+    """Slowest links within and between groups of consecutive devices, from (V, V) bandwidths in order [bytes/s]."""
     V = len(bandwidth)
     within = np.full((V + 1, V + 1), np.inf)
     forth = np.full((V + 1, V + 1, V + 1), np.inf)
@@ -140,10 +140,10 @@ def _through_ports(speeds: LinkSpeeds, server: IntArray, rate: FloatArray, enter
 
 
 def fastest_speeds(cluster: Cluster) -> LinkSpeeds:
-    """Bandwidths that no choice of devices exceeds, whatever the order.
+    """Upper bounds on the speeds of `speeds_along` for every order and choice of devices of a cluster.
 
-    r devices are all linked at speed t or more only if the graph of such links has a component of r or more devices in
-    its (r - 1)-core. All devices of two groups are linked only if one component holds both groups.
+    A group of r devices with all links at least t fast exists only if the graph of such links has a component of at
+    least r devices in its (r - 1)-core. Two groups with all links between them that fast lie in one component.
     """
     V = cluster.n
     fastest = np.maximum(cluster.bandwidth, cluster.bandwidth.T)
@@ -156,9 +156,9 @@ def fastest_speeds(cluster: Cluster) -> LinkSpeeds:
 
 
 def fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
-    """(V + 1,) for each size, the largest t such that links of t or more join a group of that size, or larger.
+    """(V + 1,) for each size, the largest t such that links at least t fast join a group of at least that size.
 
-    With `core`, each of the group is linked to all others of it; the bandwidth, (V, V), is symmetric.
+    With `core`, each device of the group is linked to all others of it; the bandwidth, (V, V), is symmetric.
     """
     V = len(bandwidth)
     fastest = np.zeros(V + 1)
@@ -181,7 +181,7 @@ def _core(linked: BoolArray, degree: int) -> BoolArray:
 
 
 def _largest_component(linked: BoolArray) -> int:
-    """Devices of the largest component of a graph."""
+    """Number of devices in the largest component of a graph."""
     component = components(np.argwhere(linked), len(linked), directed=False)
     return int(np.bincount(component).max(initial=0))
 
@@ -200,7 +200,7 @@ FRONT = 16
 
 
 class ZPoints(NamedTuple):
-    """Suffixes of plans that no other suffix dominates, as linked lists of stages."""
+    """Plans with Pareto-optimal suffixes, as linked lists of stages."""
 
     first: IntArray  # (p,): points that begin with the first layer, by rising Z
     value: FloatArray  # (p,): Z of each of them [s]
@@ -209,7 +209,7 @@ class ZPoints(NamedTuple):
     links: IntArray
 
     def stages(self, point: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """Cuts and replicas of a plan, and the position in the order of its first device."""
+        """Cuts and replicas of the plan of a point, and the position in the order of its first device."""
         cuts, replicas, start = [0], [], int(self.links[point, 0])
         while point >= 0:
             _, cut, count, point = self.links[point].tolist()
@@ -230,12 +230,12 @@ def least_z(
     speeds : LinkSpeeds
         Speeds along an order; those of `fastest_speeds` give a bound for every order.
     ceiling : float
-        Plans with this Z or more do not matter.
+        Upper limit: plans with this Z or more are left out.
     allow_idle : bool
         Whether a plan may leave devices idle.
     split : bool
-        Whether the gradients of weights may come later: :math:`b_k` is then the time of those of inputs, except in
-        :math:`M t_k + A_k`.
+        Whether gradients of weights may be computed later: :math:`b_k` is then the time for gradients of inputs alone,
+        except in :math:`M t_k + A_k`.
     """
     first = instance.input_sums if split else instance.arrays.backward
     value, _ = _z_kernel(instance.arrays, first, speeds, np.ones(1), ceiling, allow_idle)

@@ -272,7 +272,7 @@ class _Run:
         return max((passes[task][1] for task in order if task in passes), default=Fraction(0))
 
     def _end_due(self) -> None:
-        """End all that is due at this instant."""
+        """End all operations that are due now."""
         due = [key for key, job in self.running.items() if job.remaining <= _INSTANT * self.now * job.speed]
         for job in [self.running.pop(key) for key in due]:
             if len(job.what) == 3:
@@ -281,7 +281,7 @@ class _Run:
                 self._transfer_ends(*job.what, job.start)
 
     def _can_start(self, task: Pass) -> bool:
-        """Whether all that a pass needs has ended."""
+        """Whether all operations on which a pass depends have ended."""
         kind, n, m = task
         if kind == FORWARD:
             return m in self.inputs[n]

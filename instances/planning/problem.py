@@ -46,8 +46,8 @@ class LayerChain(Displayed):
     param_bytes : (L,) floats
         Parameters of each layer, as many bytes as their gradients, alpha [bytes].
     stored_bytes : (L,) floats, optional
-        What a layer keeps from its forward to its backward pass [bytes]. By default its input, as far as it
-        comes from the layer before.
+        Bytes that a layer keeps from its forward to its backward pass. By default its input, as far as it comes from
+        the layer before.
     names : tuple of str, optional
         One name a layer; by default their indices.
     name, source : str
@@ -422,12 +422,12 @@ class TrainingInstance(QuestionRecord):
 
     @cached_property
     def input_sums(self) -> FloatArray:
-        """(V, L + 1) sums as in `TrainingArrays.backward`, only of the part for gradients of inputs [s]."""
+        """(V, L + 1) sums as in `TrainingArrays.backward`, but only of the time for gradients of inputs [s]."""
         return _after_zero(np.cumsum(self._factors * self.chain.input_time, axis=1))
 
     @cached_property
     def _factors(self) -> FloatArray:
-        """(V, L) total time of r replicas of each layer over that of one device, in row r - 1; 1 with even shares."""
+        """(V, L) total time of a layer on r replicas over its time on one device, in row r - 1."""
         counts = np.arange(1, self.cluster.n + 1)
         factor = np.ones((1, self.cluster.n))
         if self.samples is not None:
@@ -443,9 +443,10 @@ class TrainingInstance(QuestionRecord):
 
     @property
     def at_once(self) -> float:
-        """Time of a microbatch in one stage on all V devices, relative to the formula with r = V.
+        """Time of a microbatch in one stage on all V devices, over its time by the formula for r = V.
 
-        All its samples run at once: ``ceil(M q / V) / (M q)``. It is 1 with even shares.
+        All samples of the iteration run at once: ``ceil(M q / V) / (M q)`` replaces ``ceil(q / V) / q``. It is 1 with
+        even shares.
         """
         if self.samples is None:
             return 1.0
@@ -454,9 +455,10 @@ class TrainingInstance(QuestionRecord):
 
     @property
     def no_plan(self) -> InputError:
-        """Error that says why there is no plan: a layer fits on no device, the sum does not fit, or links are missing.
+        """Error that says why there is no plan: a layer fits on no device, all layers do not fit, or a link is missing.
 
-        A layer in one stage on all devices keeps least of a microbatch, and no stages are more even than shares of all.
+        It checks one stage on all devices, which keeps the fewest bytes of a microbatch for each layer, and even shares
+        of all layers.
         """
         chain, V = self.chain, self.cluster.n
         fixed, stored = self.parameter_copies * chain.param_bytes, chain.stored / V
@@ -482,7 +484,7 @@ class TrainingInstance(QuestionRecord):
 
     @property
     def in_paper(self) -> TrainingInstance:
-        """Question in the paper's setting: links share nothing, shares are even."""
+        """The question in the paper's setting: links do not share network cards, and shares of samples are even."""
         return replace(self, network=None, samples=None, recomputation=False)
 
     @property

@@ -96,7 +96,7 @@ def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **o
     Raises
     ------
     NotBoundedError
-        If it did not end by itself.
+        If the call took too much time or memory.
     Exception
         Any error of the function.
     """
@@ -162,7 +162,7 @@ def run_module(
     Parameters
     ----------
     module : str
-        Its full name.
+        Full name of the module.
     folder : str, optional
         Working folder; by default that of this process.
     seconds : float, optional
@@ -171,7 +171,7 @@ def run_module(
     Raises
     ------
     subprocess.TimeoutExpired
-        If it was killed.
+        If the module was killed for taking too long.
     OSError
         If it cannot be started.
     """
@@ -188,11 +188,11 @@ def ask_module(
     Parameters
     ----------
     module : str
-        Its full name; it takes Ctrl-C as a wish to answer with what it has.
+        Full name of the module, which at Ctrl-C answers with its best results so far.
     question : str
         Written to its stdin.
     interrupted : threading.Event
-        Is handed on as Ctrl-C.
+        When it is set, the process gets a Ctrl-C.
     is_late : callable
         Whether the answer is overdue.
     patience : float
@@ -506,7 +506,7 @@ def terminate_as_interrupt() -> Iterator[None]:
 
 
 def processors() -> int:
-    """Processors that this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -200,7 +200,10 @@ class BlockWindows(NamedTuple):
 
 
 def allowed_windows(instance: Instance, sizes: Sequence[int]) -> BlockWindows | None:
-    """First and last superblock that the constraints allow each node, for these sizes; None without constraints."""
+    """First and last superblock of each node by the constraints; None without constraints.
+
+    `sizes` are the numbers of blocks in the superblocks.
+    """
     if not instance.constraints:
         return None
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)
@@ -256,7 +259,7 @@ def windows(
 
 
 def _blocks(cost: float, cutoff: float) -> int:
-    """Fewest blocks that together can cost `cost` if each costs less than the cutoff."""
+    """Least number of blocks, each below the cutoff, that together cost `cost`."""
     return int(cost / cutoff * (1 - _ROUNDING)) + 1
 
 

@@ -94,7 +94,10 @@ class BlockCuts:
         return np.ascontiguousarray(self.reach.T)
 
     def loaded(self) -> BlockCuts | None:
-        """Cuts with a linear lower bound on overflow, which may be negative; None if no block surely overflows."""
+        """The same cuts with a linear lower bound on the overflow added; None if no block surely overflows.
+
+        The bound may be negative.
+        """
         instance, graph = self._instance, self.graph
         if not instance.has_overflow:
             return None
@@ -119,7 +122,7 @@ class BlockCuts:
         return cuts
 
     def cost(self, nodes: BoolArray) -> float:
-        """Cost of the nodes in an (n,) mask as a block by this relaxation, in the time unit of the instance."""
+        """Cost in this relaxation of the block with the nodes of an (n,) mask [time unit of the instance]."""
         graph, inside = self.graph, nodes[self.graph.tensors.producer]
         reads = np.bincount(graph.edge_tensor, nodes[graph.tensors.consumers], len(inside))
         readers = np.bincount(graph.edge_tensor, minlength=len(inside))
@@ -130,7 +133,7 @@ class BlockCuts:
         return float(self.scaled(whole))
 
     def alone(self) -> FloatArray:
-        """(n,) cost of each node as a block of its own: at least L."""
+        """(n,) cost in this relaxation of each node as the only one of its block [time unit]; at least its bound L."""
         graph = self.graph
         cost = self.work.astype(np.float64)
         read = np.diff(graph.tensors.start) > 0
@@ -161,7 +164,7 @@ class BlockCuts:
         return not (before & behind & ~nodes).any()
 
     def _around(self, nodes: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Two (n,) masks: nodes before any of these, and nodes behind any of these, each with the nodes themselves."""
+        """Two (n,) masks: all nodes before some of these, and all behind some of these; both contain the nodes."""
         return reached_from(*self.graph.predecessors, nodes), reached_from(*self.graph.successors, nodes)
 
     def whole(self, values: FloatArray) -> IntArray:
@@ -169,7 +172,7 @@ class BlockCuts:
         return np.floor(self._units(values)).astype(np.int64)
 
     def lost(self) -> float:
-        """Largest error by rounding [time unit]: true minima below the cutoff exceed their cuts by no more."""
+        """Upper bound on the rounding error [time unit]: the amount by which a true minimum may exceed its cut."""
         graph = self.graph
         lost = (self._units(graph.work) - self.work).sum() + (self._units(self._tensor_time) - self.time).sum()
         return float(self.scaled(lost))
@@ -290,7 +293,7 @@ def row_blocks(n: int, deadline: Deadline) -> Iterator[slice]:
 
 
 class Segments(NamedTuple):
-    """Arrays for the costs of segments of topological orders; compressed rows are pairs (start, values)."""
+    """Arrays to compute costs of segments of topological orders; compressed rows are pairs (start, values)."""
 
     work: IntArray  # of nodes [2^-36 of the cutoff]
     time: IntArray  # of tensors [2^-36 of the cutoff]

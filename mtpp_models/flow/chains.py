@@ -161,7 +161,10 @@ def _shortest(
 
 @dataclass(frozen=True)
 class Box:
-    """Configurations with `fewest` to `most` batches of `small` to `large` sequences and a range of cycle times."""
+    """A set of configurations: from `fewest` to `most` batches in flight, `small` to `large` sequences in each batch.
+
+    It also has a range of cycle times.
+    """
 
     fewest: int
     most: int
@@ -199,7 +202,7 @@ class Box:
 
 @dataclass
 class ChainProof:
-    """Proof that no chain on some devices is faster than `rate`: refuted boxes that cover all numbers of batches."""
+    """Proof that no chain on these devices is faster than `rate`: refuted boxes that cover all configurations."""
 
     devices: tuple[tuple[int, int], ...]  # for each type: number of servers, and devices of a server
     rate: Fraction  # tokens in a picosecond
@@ -273,7 +276,10 @@ class ChainSearch:
         return states * layers * labels <= _MOST_LABELS and steps <= _MOST_STEPS
 
     def _shortest(self, proof: ChainProof, box: Box) -> tuple[int, tuple[Stage, ...]]:
-        """Least sum of stage times of chains in a box that may exceed the rate, and its stages; -1 if there is none."""
+        """Least sum of stage times [10^-12 s] of the chains in a box that may exceed the rate, and its stages.
+
+        The sum is -1 if there is no such chain.
+        """
         question, costs = self.question, self.costs
         limit = box.slowest
         longest = limit // box.fewest
@@ -317,7 +323,7 @@ class ChainSearch:
         return int(total), tuple(stages)
 
     def _improve(self, proof: ChainProof, box: Box, stages: tuple[Stage, ...]) -> bool:
-        """Store a chain of these stages in the proof if one in the box exceeds its rate; return whether one does."""
+        """Whether a chain of these stages with numbers from the box exceeds the rate; the proof then stores it."""
         before, prompts = proof.rate, self.question.prefill == "prompts"
         for batches in sorted({box.fewest, min(max(box.fewest, len(stages)), box.most), box.most}):
             low, high = box.small, box.large

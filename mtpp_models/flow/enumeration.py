@@ -42,7 +42,7 @@ class Branches(NamedTuple):
 
 
 class Enumerated(NamedTuple):
-    """Result of an enumeration: the largest flow, if it is above the given one."""
+    """Result of an enumeration: the largest flow above a given flow, if there is one."""
 
     flow: float  # requests/s
     interval: IntArray | None  # (n, 2) layers of the devices; None if no flow is larger than the given one

@@ -153,7 +153,7 @@ def _safe(
 
 @compiled
 def _least_cover(part: IntArray, cost: FloatArray, parts: int, second: bool) -> tuple[float, IntArray]:
-    """Least cost of a multiset of items whose parts sum to `parts` or more, and how often it holds each item.
+    """Least cost of a multiset of items whose parts sum to at least `parts`, and (items,) how often it holds each.
 
     With `second`, only multisets of two or more items count.
     """
@@ -311,7 +311,7 @@ class Hubs:
 
 @compiled
 def _least_covers(part: IntArray, cost: FloatArray, parts: int) -> tuple[FloatArray, IntArray]:
-    """For each item, the least cost of a multiset with it that covers `parts`, and how often this holds each item."""
+    """For each item, the least cost of a multiset with it that covers `parts`, and counts of the items in that."""
     count = len(part)
     least, last = np.zeros(parts + 1), np.zeros(parts + 1, dtype=np.int64)
     for x in range(1, parts + 1):

@@ -139,7 +139,7 @@ class Way(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Data for passes over the nodes that raise heads (forward) and tails (backward)."""
+    """Data for passes over the nodes in both directions, which raise heads (forward) and tails (backward)."""
 
     work: FloatArray  # (n,) time of each node on the fastest device
     rest: FloatArray  # (n,) time that a device rests after each node
@@ -365,7 +365,7 @@ _MOST_PASSES = 30
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """Properties of all placements whose step takes at most `horizon`."""
+    """Properties that all placements with a step of at most `horizon` share."""
 
     horizon: float
     heads: Heads  # heads and tails in such placements
@@ -410,7 +410,7 @@ def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadl
 
 
 def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
-    """Nodes that share a device in all steps of at most `horizon`, and further properties, as far as time allows."""
+    """Nodes that share a device in all placements with a step of at most `horizon`, as far as time allows."""
     n, passes = heads.instance.graph.n, Passes.of(heads.instance)
     sharing = Shared(
         horizon=horizon,
@@ -425,7 +425,7 @@ def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
 
 
 def share_more(sharing: Shared, deadline: Deadline) -> Shared:
-    """Copy of `sharing` with more nodes forced onto the same device and later earliest starts, or marked `refuted`."""
+    """Copy of `sharing` after passes in both directions: more shared devices and larger heads, or `refuted`."""
     limit, sharing = sharing.horizon * (1 + ROUNDING), sharing.copied()
     heads, device, passes = sharing.heads, sharing.device, sharing.passes
     head, tail = heads.head, heads.tail

@@ -77,7 +77,7 @@ def _apart(sharing: Shared, u: int, v: int) -> Shared:
 
 
 def _settled(sharing: Shared, deadline: Deadline) -> Shared:
-    """Copy of `sharing` with all consequences of its properties, or marked `refuted`."""
+    """Copy of `sharing` with all consequences of its properties, until none is new or time is up; or `refuted`."""
     sharing = share_more(sharing, deadline)
     while not sharing.refuted and not deadline.passed:
         heads, before = sharing.heads, sharing.heads.head.sum() + sharing.heads.tail.sum()

@@ -76,7 +76,7 @@ class ScaledPlacement:
 
     @cached_property
     def transfers(self) -> list[Transfer]:
-        """All transfers that can occur, each to a certain device (with `broadcast`, to any devices)."""
+        """All possible transfers, by target: one for each device or, with `broadcast`, one to any devices."""
         if len(self.devices) == 1:
             return []
         groups = [tuple(self.devices)] if self.instance.broadcast else [(d,) for d in self.devices]
@@ -86,9 +86,9 @@ class ScaledPlacement:
 
     @cached_property
     def deliveries(self) -> list[Transfer]:
-        """All transfers that can occur, each to the device of a certain reader (with `broadcast`, of any readers).
+        """All possible transfers, by reader: one for each or, with `broadcast`, one for all readers of a tensor.
 
-        Readers that must share a device need one, and readers that must share it with the producer none.
+        Readers that must share a device need only one transfer, and readers on the producer's device none.
         """
         transfers, devices = list[Transfer](), tuple(self.devices)
         for t, readers in enumerate(self.readers):
@@ -137,7 +137,7 @@ class ScaledPlacement:
 
     @cached_property
     def windows(self) -> list[tuple[float, float]]:
-        """For each head a, the pair (a, b) with the tail b of the best window bound [unit]."""
+        """Pairs (a, b) of a head and a tail: for each head a the b with the largest window bound [unit]."""
         best: dict[float, tuple[float, float]] = {}
         head, tail, least = (x / self.unit for x in (self.heads.head, self.heads.tail, self.heads.work))
         for a in np.unique(head).tolist():
@@ -190,7 +190,7 @@ class ScaledPlacement:
         return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
 
     def is_settled(self, b: Transfer, c: Transfer) -> bool:
-        """Whether the order of two transfers is given: one always ends before the tensor of the other is complete."""
+        """Whether the order of two transfers is fixed: one always ends before the other's tensor is complete."""
         return self.bus_rest == 0 and (self._arrives_before(b, c) or self._arrives_before(c, b))
 
     def _arrives_before(self, b: Transfer, c: Transfer) -> bool:

@@ -62,7 +62,7 @@ from instances.planning.problem import TrainingArrays
 
 
 class ServerSpeeds(NamedTuple):
-    """Speeds that no choice of devices exceeds; sizes are numbers of devices [bytes/s]."""
+    """Upper bounds on speeds for any choice of devices, by number of devices [bytes/s]."""
 
     packed: FloatArray  # (V + 1,): best slowest link of an AllReduce within one server, by number of devices
     spread: FloatArray  # (V + 1,): the same over several servers, at most the rate of a card
@@ -96,9 +96,10 @@ class ServerSpeeds(NamedTuple):
 
 
 def least_z_on_servers(instance: TrainingInstance, ceiling: float, *, split: bool) -> float:
-    """Lower bound on the time of all plans on all devices: the larger value of the least pair, at most `ceiling` [s].
+    """Lower bound on the time of all plans on all devices [s], at most `ceiling`, by pairs of bounds.
 
-    Stages fit into memory with one microbatch in flight. With `split`, the gradients of weights may be computed later.
+    It is the least over all plans of the larger value of their pair. Stages fit into memory with one microbatch in
+    flight. With `split`, the gradients of weights may be computed later.
     """
     first = instance.input_sums if split else instance.arrays.backward
     arrays = instance.arrays
@@ -221,7 +222,7 @@ def _follow(
     begins: tuple[FloatArray, FloatArray, IntArray, FloatArray],
     follows: tuple[FloatArray, FloatArray, IntArray, FloatArray],
 ) -> None:
-    """Fill `follows` for a layer: the pairs of `begins`, preceded by the transfer from a stage of q devices."""
+    """Fill `follows` for a layer: the pairs in `begins`, with the transfer from a stage of q devices in front."""
     z1, z2, count, stay = begins
     next1, next2, next_count, next_least = follows
     V, g, M = len(speeds.packed) - 1, speeds.largest, arrays.microbatches
@@ -261,7 +262,7 @@ def _follow(
 
 @compiled
 def _crossing_part(q: int, u: int, r: int, v: int, g: int, half: bool) -> float:
-    """Least fraction of the bytes between q and r replicas in several servers that pass some card.
+    """Least part of the bytes between q and r replicas in several servers that one network card must carry.
 
     Infinite if no placement on servers allows it. `u` and `v` are the runs of the two stages, numbered as in `_least`;
     g is the number of devices of the largest server.

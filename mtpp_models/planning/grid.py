@@ -95,10 +95,9 @@ def _heaviest(chain: ConfiguredChain, weight: Callable[[ConfiguredLayer], float]
 
 
 def _equal_between_ends(chain: ConfiguredChain, layers: Sequence[int]) -> ConfiguredChain:
-    """The chain with the inner layers of these indices made equal, each with the least costs of any of them.
+    """The chain with only these inner layers, made equal: each has the least costs of any of them.
 
-    Other inner layers are left out. Each equal layer has all ways to run one of them, and sends as little as any inner
-    layer.
+    An equal layer may be run in every configuration that one of them has, and sends as few bytes as any inner layer.
     """
     first, *between, last = chain.layers
     if len({layer.kind for layer in between}) == 1:
@@ -166,12 +165,12 @@ def turns_bound(question: GridInstance, high: float, deadline: Deadline) -> floa
 
 
 def _share(question: GridInstance, high: float) -> float:
-    """The least even share of work of any setting, at most `high` [s]."""
+    """Even share of work of the setting for which it is least, at most `high` [s]."""
     return min([high, *(even_work(question, *pair) for pair in settings_of(question))])
 
 
 def _hold(places: list[list[_Room]], ceiling: float, deadline: Deadline) -> bool:
-    """Whether groups of a setting may hold all layers within `ceiling` [s], in each relaxation of some place."""
+    """Whether groups of a setting may hold all layers within `ceiling` [s]: for some place, in each relaxation."""
     return any(all(relaxation.holds(ceiling, deadline) for relaxation in relaxed) for relaxed in places)
 
 
@@ -274,7 +273,7 @@ def _most_stored(fronts: Fronts, layer: int) -> FloatArray:
 
 @compiled
 def _holds(tables: _Tables, S: int, M: int, K: int, ceiling: float) -> bool:
-    """Whether S groups may hold all layers within `ceiling` [s], for some largest degree."""
+    """Whether S groups may hold all layers within `ceiling` [s], for some choice of the largest tensor degree."""
     L = tables.plain.shape[1]
     for top in range(len(tables.degrees)):
         work, least, times = -1.0, 0.0, np.empty((S, top + 1, L - 1))
@@ -347,10 +346,10 @@ def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple
 
 @compiled
 def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, ceiling: float, work: float) -> None:
-    """Write row t of `times`: both passes of group g with degree t, for each number of equal layers [s].
+    """Write row t of `times`: both passes of group g with tensor degree t, by number of equal layers [s].
 
-    Infinite where the plan would take `ceiling` or longer, if all groups have degrees of the rows of `times`, and both
-    passes of all groups take at least `work`.
+    A time is infinite if the plan would take `ceiling` or longer. It is assumed that the other groups have the degrees
+    of rows of `times`, and that both passes of all groups take at least `work`.
     """
     T, c = len(times), tables.transfer[len(times) - 1]
     plain, forward, single = tables.plain[:T], tables.forward, tables.single
@@ -397,7 +396,7 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
 def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
     """Least time of a microbatch's transfers through all stages and back, plus `turn` [s].
 
-    If M = S, the time of the other microbatches' backward passes in a stage takes the place of `turn` if it is longer.
+    If M = S, `turn` is replaced by the time of the other microbatches' backward passes in a stage, if that is longer.
     """
     L = tables.plain.shape[1]
     back = tables.plain[: top + 1] - tables.forward[: top + 1]

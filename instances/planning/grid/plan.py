@@ -104,7 +104,7 @@ def first_recomputed(chain: ConfiguredChain, cuts: Sequence[int], count: int) ->
 
 @lru_cache(maxsize=256)
 def _channels(groups: int, stages: int, full_duplex: bool) -> tuple[IntArray, int]:
-    """Channel of each transfer to the next stage, then of those back, and how many channels there are."""
+    """(2 stages - 2,) channel of each transfer, those to the next stage before those back; and number of channels."""
     machines: dict[tuple[int, int], int] = {}
     there = [(n % groups, (n + 1) % groups) for n in range(stages - 1)]
     back = [(target, source) for source, target in there]
@@ -128,7 +128,7 @@ class GridPlan(Displayed):
     tensor : sequence of S integers
         Tensor degree of each group.
     modes : sequence of L str
-        What each layer recomputes.
+        Mode of recomputation of each layer.
     context, expert : int
         Context degree, and expert degree.
     zero : int
@@ -195,22 +195,22 @@ class GridPlan(Displayed):
 
     @property
     def groups(self) -> int:
-        """Groups of devices of a pipeline, S."""
+        """Number of groups of devices of a pipeline, S."""
         return len(self.tensor)
 
     @property
     def stages(self) -> int:
-        """Stages, S v."""
+        """Number of stages of a pipeline, S v."""
         return len(self.cuts) - 1
 
     @property
     def turns(self) -> int:
-        """Stages of each group, v."""
+        """Number of stages of each group, v."""
         return self.stages // self.groups
 
     @property
     def microbatches(self) -> int:
-        """Microbatches of a pipeline in a step, M."""
+        """Number of microbatches of a pipeline in a step, M."""
         return self.instance.global_batch // (self.pipelines * self.micro_batch)
 
     @property
@@ -259,17 +259,17 @@ class GridPlan(Displayed):
 
     @cached_property
     def forward_time(self) -> FloatArray:
-        """(S v,) forward time of a microbatch, with what ZeRO 3 does not hide, and no less than it gathers [s]."""
+        """(S v,) forward time of a microbatch, with the gathering of weights by ZeRO 3 that is not hidden [s]."""
         return self._with_sharing(self._sums("forward"), forward=True)
 
     @cached_property
     def backward_time(self) -> FloatArray:
-        """(S v,) backward time, with what ZeRO 2 and 3 do not hide, and no less than they move [s]."""
+        """(S v,) backward time of a microbatch, with the traffic of ZeRO 2 and 3 that is not hidden [s]."""
         return self._with_sharing(self._sums("backward"), forward=False)
 
     @cached_property
     def transfer_time(self) -> FloatArray:
-        """(S v - 1,) time to send a microbatch to the next stage, and as long back [s]."""
+        """(S v - 1,) time to send a microbatch to the next stage; sending back takes as long [s]."""
         times, layers, S = np.zeros(self.stages - 1), self.chain.layers, self.groups
         alike: dict[tuple[str, str, int], float] = {}
         for n, cut in enumerate(self.cuts[1:-1]):
@@ -283,9 +283,9 @@ class GridPlan(Displayed):
 
     @cached_property
     def after_time(self) -> FloatArray:
-        """(S v,) time after its last backward pass at the first stage of each group, 0 at its other stages [s].
+        """(S v,) time after the last backward pass at the first stage of each group, 0 at its other stages [s].
 
-        In it replicas add up the gradients of all stages of the group, and parameters are updated.
+        In this time replicas add up the gradients of all stages of the group, and parameters are updated.
         """
         question, sizes, times = self.instance, self.instance.state_bytes, np.zeros((self.turns, self.groups))
         each = [
@@ -387,7 +387,7 @@ class GridPlan(Displayed):
 
     @property
     def _tied(self) -> float:
-        """Parameters of the table that first and last stage share, on the device that has more of them."""
+        """Number of parameters shared by the first and the last stage, on the device that has more of them."""
         ends = [(t, self.context, self.expert) for t in (self.tensor[0], self.tensor[-1])]
         return max(self.chain.layers[-1].modes(degrees)[0].tied_parameters for degrees in ends)
 
@@ -403,7 +403,7 @@ class GridPlan(Displayed):
         return rates
 
     def _with_sharing(self, passes: FloatArray, *, forward: bool) -> FloatArray:
-        """(S v,) time of passes in which replicas gather weights and divide gradients [s]."""
+        """(S v,) time of passes, with the part of gathering weights and dividing gradients that is not hidden [s]."""
         sizes, times = self.instance.state_bytes, np.zeros(self.stages)
         moved = sizes.weights * (self.zero == 3) + (0.0 if forward else sizes.gradients * (self.zero >= 2))
         for n in range(self.stages if moved else 0):

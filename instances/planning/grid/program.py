@@ -59,14 +59,14 @@ _CACHE: WeakKeyDictionary[GridInstance, list[tuple[Setting, GridArrays]]] = Weak
 
 
 def settings_of(question: GridInstance) -> list[tuple[Setting, GridArrays]]:
-    """All settings of a question with their arrays, computed once for each question."""
+    """All settings (microbatch, degrees, ZeRO stage) of a question, each with its arrays; cached by question."""
     if question not in _CACHE:
         _CACHE[question] = list(_settings(question))
     return _CACHE[question]
 
 
 def _settings(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
-    """All settings of a question with their arrays; ZeRO beyond the lowest stage only where devices share weights."""
+    """Yield all settings of a question with their arrays; higher ZeRO stages only where devices share weights."""
     for chain in question.chains:
         arrays: dict[tuple[Degrees, ...], GridArrays] = {}
         for context, expert in sorted({(c, e) for _, c, e in chain.degrees}):
@@ -116,7 +116,7 @@ _SEARCH = 16
 
 
 class StageCosts(NamedTuple):
-    """Times of all stages of one setting, R runs of layers; infinite where a stage does not fit."""
+    """Times of all stages of one setting, for R distinct runs of layers; infinite where a stage does not fit."""
 
     run: NDArray[np.int32]  # (L, L + 1): as `Fronts.run`
     tau: FloatArray  # (H, T, R): both passes with h + 1 microbatches held [s]
@@ -137,9 +137,9 @@ def stage_costs(
     deadline: Deadline,
     place: str = ANYWHERE,
 ) -> StageCosts | None:
-    """Times of all stages at the best rates that their sizes and places allow.
+    """Times of all stages of a setting, at the best rates for their sizes and their `place` on servers.
 
-    None if the deadline comes first, or they take too much memory.
+    None if the deadline comes first, or the tables take too much memory.
     """
     fronts = arrays.fronts(deadline)
     T, L = arrays.output.shape
@@ -245,7 +245,8 @@ _NUMBERS = 1 << 28  # that a table of all fronts may hold
 class _Fronts(NamedTuple):
     """Fronts of the suffixes of s stages and of s - 1 stages, in rows s % 2 and (s - 1) % 2; and parts of the solution.
 
-    C is 1, or 2: suffixes in which no neighbours are in two servers, and suffixes in which some are.
+    With C = 2 there are fronts of suffixes with all neighbouring stages in one server, and of suffixes with some in
+    two; with C = 1 there is no such distinction.
     """
 
     stay: FloatArray  # (2, C, L + 1, K + 1): least time until a microbatch is back
@@ -352,7 +353,7 @@ def _advance(
     s: int,
     i: int,
 ) -> tuple[int, int]:
-    """Fill in the fronts of some suffixes, from s + 1 stages with first layer i on; return the next s and i."""
+    """Extend the fronts by one stage, from stage s and first layer i on, for some steps; return the next s and i."""
     S, L, columns, P = fronts.back.shape
     K, T, H = columns - 1, len(costs.degrees), costs.tau.shape[0]
     least, least_forward, need = before_layers
@@ -418,7 +419,7 @@ def _advance(
 
 @compiled
 def _least_before(costs: StageCosts, L: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(L + 1,) least time of both passes before each layer, of forward ones, and device seconds of a microbatch."""
+    """(L + 1,) sums over the layers before each: least time of both passes, of forward passes, and device seconds."""
     least, least_forward, need = np.zeros(L + 1), np.zeros(L + 1), np.zeros(L + 1)
     for i in range(L):
         a, b, c = np.inf, np.inf, np.inf
@@ -455,7 +456,7 @@ def _insert(
 
 @compiled
 def _beaten(front1: FloatArray, front2: FloatArray, count: int, x: float, y: float) -> tuple[int, int]:
-    """Begin and end of the points of a front that a new one beats; both -1 if it is beaten itself."""
+    """Range (begin, end) of the points of a front that a new point (x, y) dominates; (-1, -1) if it is dominated."""
     at = 0
     while at < count and front1[at] < x:
         at += 1

@@ -48,7 +48,7 @@ class Menus(NamedTuple):
 
 
 class Fronts(NamedTuple):
-    """Pareto fronts (bytes kept, time to recompute) of runs of layers i … j - 1; equal runs share a front."""
+    """Pareto fronts of (bytes kept, time to recompute) for all runs of layers i … j - 1; equal runs share a front."""
 
     run: NDArray[np.int32]  # (L, L + 1): number of the run of layers i … j - 1
     first: IntArray  # (R, 2): the first i and j with this number
@@ -99,9 +99,9 @@ def fronts_of(menus: Menus, deadline: Deadline) -> Fronts | None:
 
 @compiled
 def _runs(kind: IntArray) -> tuple[NDArray[np.int32], int]:
-    """(L, L + 1) number of each run of layers i … j - 1, the same for runs of the same kinds; and how many there are.
+    """(L, L + 1) number of the run of layers i … j - 1, equal for runs of the same kinds of layers; and their count.
 
-    Runs that begin with the first layer or end with the last have numbers of their own, as the ends may share numbers.
+    Runs with the first or the last layer are not shared, as these layers may share parameters.
     """
     L, count = len(kind), 0
     run: NDArray[np.int32] = np.zeros((L, L + 1), dtype=np.int32)
@@ -131,7 +131,7 @@ def _firsts(run: NDArray[np.int32], count: int) -> IntArray:
 def _fill(
     menus: Menus, fronts: Fronts, t: int, w: int, low: int, high: int, used: int, limit: int
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Stored bytes and recomputing time of all points, with those of runs `low` … `high` - 1 added; their number."""
+    """Bytes kept and recomputation times of all points so far, with those of runs `low` … `high` - 1; their number."""
     J, all_stored, all_again = menus.stored.shape[2], fronts.stored, fronts.again
     stored, again = np.empty(limit * J), np.empty(limit * J)
     for r in range(low, high):
@@ -157,7 +157,10 @@ def _fill(
 
 @compiled
 def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, in_flight: int, room: float) -> float:
-    """Least time to recompute a microbatch [s] if `in_flight` microbatches of a run of layers fit into `room` bytes."""
+    """Least time to recompute a microbatch [s] such that `in_flight` microbatches of a run fit into `room` bytes.
+
+    It is infinite if they do not fit at all.
+    """
     best = np.inf
     for w in range(caps.shape[1]):
         free = (room - caps[t, w]) / in_flight
@@ -176,10 +179,10 @@ def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, in_flight: in
 
 
 def chosen_modes(layers: Sequence[tuple[Configuration, ...]], in_flight: float, room: float) -> tuple[str, ...] | None:
-    """Mode of each layer such that `in_flight` microbatches fit into `room` bytes with little recomputation.
+    """Mode of each layer such that `in_flight` microbatches fit into `room` bytes, with little recomputation.
 
-    Its time is the least where layers are of few kinds, and few of each. The first layers of a kind recompute. None if
-    nothing fits.
+    The time is optimal for few kinds of layers with few layers each, else nearly so. Of equal layers, the first ones
+    recompute. None if nothing fits.
     """
     plain = [ways[0] for ways in layers]
     if in_flight * sum(way.stored_bytes for way in plain) + max(way.working_bytes for way in plain) <= room:
@@ -212,7 +215,7 @@ def chosen_modes(layers: Sequence[tuple[Configuration, ...]], in_flight: float, 
 
 @lru_cache(maxsize=4096)
 def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tuple[float, float, tuple[int, ...]]]:
-    """Pareto front of (bytes kept, time to recompute, number of layers run each way) of equal layers."""
+    """Pareto front of (bytes kept, time to recompute, number of layers in each configuration) for equal layers."""
     plain, allowed = ways[0].backward, [way.working_bytes <= cap for way in ways]
     return _front(
         (
@@ -229,7 +232,7 @@ def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tu
 
 
 def _shares(ways: int, layers: int) -> Iterator[tuple[int, ...]]:
-    """Yield numbers of layers for each way to run one; of very many layers only divisions between two ways."""
+    """Yield divisions of equal layers among configurations; for very many layers only between two of them."""
     if math.comb(layers + ways - 1, ways - 1) > _SHARES:
         for (i, j), count in product(combinations(range(ways), 2), range(layers + 1)):
             yield tuple(count if way == i else layers - count if way == j else 0 for way in range(ways))
@@ -274,7 +277,7 @@ class GridArrays:
         return self.menus.caps
 
     def fronts(self, deadline: Deadline) -> Fronts | None:
-        """Fronts of what layers may recompute, cached; None if they are too many, or the deadline comes first."""
+        """`Fronts` for recomputation, cached; None if they are too many, or the deadline comes first."""
         if self._fronts is None:
             self._fronts = fronts_of(self.menus, deadline)
         return self._fronts
@@ -307,7 +310,7 @@ class GridArrays:
 
 
 def _menus(question: GridInstance, kinds: list[ConfiguredLayer], of: IntArray, degrees: Sequence[Degrees]) -> Menus:
-    """Ways to run each layer, given one layer of each kind, and the kind of each layer."""
+    """(T, L, …) costs of all configurations of each layer, from one layer of each kind and the kind of each layer."""
     ways = [[question.ways(layer, triple) for layer in kinds] for triple in degrees]
     J = max(len(menu) for row in ways for menu in row)
     shape = (len(degrees), len(kinds), J)
@@ -333,5 +336,5 @@ def _menus(question: GridInstance, kinds: list[ConfiguredLayer], of: IntArray, d
 
 
 def _some(values: FloatArray) -> FloatArray:
-    """Some of the rising values, `_MOST_CAPS` at most, with the first and the last of them."""
+    """At most `_MOST_CAPS` of the rising values, evenly spread, with the first and the last."""
     return values[np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_CAPS)).astype(np.int64))]

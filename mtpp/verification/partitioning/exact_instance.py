@@ -361,7 +361,10 @@ class KindQuestion(_Structure):
 
     @cached_property
     def room(self) -> int | None:
-        """Memory of a block for its parameters and, without a buffer, its peak; negative if the buffer is larger."""
+        """Memory of a block for parameters and, without a buffer, its peak [bytes]; None without a limit.
+
+        It is negative if the buffer is larger than the memory.
+        """
         return None if self.memory is None else self.memory - (self.buffer or 0)
 
     @cached_property
@@ -385,7 +388,7 @@ class KindQuestion(_Structure):
 
     @cached_property
     def may_overflow_in_order(self) -> bool:
-        """The same as `may_overflow`, with all tensors live at a time where the peaks of orders count."""
+        """As `may_overflow`, but with all tensors live at the same time if peaks depend on the order."""
         if not self.runs_nodes or self.room is None:
             return self.may_overflow
         return self.total_load - max(self.need) + sum(tensor.size for tensor in self.tensors) > self.room
@@ -399,7 +402,7 @@ class KindQuestion(_Structure):
 
     @property
     def nothing_fits(self) -> bool:
-        """Whether no partition fits a hard limit: all blocks together, or a block for some node, are too small."""
+        """Whether a hard limit rules out all partitions: all blocks together are too small, or one node's block is."""
         return self.fit and self.room is not None and (self.excess > 0 or max(self.loads) > self.room)
 
     @cached_property

@@ -26,7 +26,10 @@ class Side(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows still needed by some node, in slots: the nodes before a node, and least times from their ends to its end."""
+    """For nodes that others still need: the nodes before each, and least times from their ends to its end.
+
+    Rows are kept in slots, which are reused.
+    """
 
     slot: IntArray  # (n,) of each node
     readers: IntArray  # (n,) how many nodes still read the row
@@ -109,7 +112,7 @@ def _wait(
     early: IntArray,
     share: float,
 ) -> int:
-    """Earliest start of v: it waits for the nodes before it, in the best choice of those that share its device."""
+    """Earliest start of v after the nodes before it, for the best choice of those that run on its device."""
     size, start = len(member), early[v]
     by_start = member[np.argsort(early[member])]
     total = 0

@@ -57,10 +57,10 @@ _BITS, _LEAST = 52, -1074
 
 
 class Passing(NamedTuple):
-    """The m tensors that may be live while one of q selected ("watched") nodes runs without touching them.
+    """Tensors that may be live while a node runs that does not touch them: m tensors, q nodes ("watched").
 
-    There are e pairs of such a tensor and a group of nodes that reads it. Sets of watched nodes are rows of
-    w = ceil(q / 64) words of 64 bits.
+    There are e pairs of such a tensor and a group of nodes that reads it. Sets of watched nodes are rows of w = ceil(q
+    / 64) words of 64 bits.
     """
 
     need: FloatArray  # (q,) bytes that each watched node reads and writes
@@ -74,7 +74,7 @@ class Passing(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The tensors that are live at each watched node of a block that grows group by group."""
+    """The tensors live at each watched node of a block, updated as the block grows by groups."""
 
     behind: Words  # (m, w) watched nodes behind the producer or a reader of each tensor in the block
     passed: Words  # (m, w) watched nodes that the tensor passes
@@ -136,7 +136,7 @@ def no_passing(groups: int) -> Passing:
 
 
 def _unions(sets: Words, first: IntArray) -> Words:
-    """Unions of consecutive rows of `sets`, one for each index in `first`: from that row up to the next index."""
+    """Unions of consecutive rows of `sets`: for each index in `first`, the rows from there up to the next index."""
     return np.bitwise_or.reduceat(sets, first) if len(first) > 0 else sets
 
 
@@ -249,7 +249,7 @@ def _lowest(word: np.uint64) -> int:
 
 
 class Chains(NamedTuple):
-    """For each of the c ideals, a chain of the fewest blocks below the goal that make it up."""
+    """For each of the c ideals, a sequence of the fewest blocks below the goal whose union it is."""
 
     blocks: IntArray  # number of blocks; more than k where there is no chain
     bottleneck: FloatArray
@@ -269,7 +269,7 @@ def no_chains(lattice: Lattice, k: int, up_to_exchange: bool) -> Chains:
 
 
 class Scratch(NamedTuple):
-    """Arrays of `extend_chains`: what a block needs along the path from the ideal it extends, by depth, and counts."""
+    """Scratch arrays of `extend_chains`: sums of a block along the path from the ideal that it extends, by depth."""
 
     at: IntArray  # (n + 1,) ideals on the path
     cover: IntArray  # next cover of each

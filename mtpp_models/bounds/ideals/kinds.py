@@ -111,7 +111,7 @@ def _paths(instance: Instance, listed: _Ideals) -> Iterator[CountedPath | Placed
 def sufficient_counts(
     instance: Instance, choices: Iterable[tuple[int, ...]], ceiling: float, deadline: Deadline
 ) -> Iterator[tuple[int, ...]]:
-    """Yield those of the `choices` that may reach a bottleneck of at most `ceiling`: numbers of devices of each kind.
+    """Yield the `choices`, numbers of devices of each kind, that may reach a bottleneck of at most `ceiling`.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def sufficient_counts(
 
 
 def list_ideals(instance: Instance, limit: int, deadline: Deadline) -> _Ideals | None:
-    """All ideals by size, with the nodes that can be the last of each, and the ideals without these.
+    """All ideals by size, with the nodes that can be the last of each, and the ideals without these nodes.
 
     Returns
     -------
@@ -178,9 +178,9 @@ def list_ideals(instance: Instance, limit: int, deadline: Deadline) -> _Ideals |
 def _paired_steps(instance: Instance, rates: FloatArray, listed: _Ideals) -> RatedSteps:
     """Costs of blocks between two ideals, where transfers depend on the kinds of the blocks before and behind.
 
-    If an ideal has a single possible last node, that node is in the block before; if a single node can follow an ideal,
-    it is in the block behind. Tensors that the former makes or the latter reads move at the rate of these kinds, all
-    others at the fastest.
+    If the ideal before a block has a single possible last node, that node is in the block before; if a single node can
+    follow the ideal after it, that node is in the block behind. Tensors made by this last node or read by this next
+    node move at the rate of the pair of kinds, all other tensors at the fastest rate.
     """
     (inside, node, parent), tensors = listed, instance.graph.tensors
     is_node, last = node >= 0, np.where(np.count_nonzero(node >= 0, axis=1) == 1, node[:, 0], -1)

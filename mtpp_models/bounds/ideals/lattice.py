@@ -104,7 +104,7 @@ class Branches(NamedTuple):
         return cls(first, start, length, node, row, place, _TOP >> place.astype(np.uint64))
 
     def settling(self, words: Words) -> IntArray:
-        """(n,) the node that replaces each node in the exchange of branches that brings a set into normal form."""
+        """(n,) node that replaces each node when the branches of a set are exchanged into normal form."""
         column = np.zeros(len(self.first), dtype=np.uint64)
         for first in np.unique(self.first):
             columns_of(words, first, self, column)
@@ -122,7 +122,7 @@ def has(words: Words, v: int) -> bool:
 
 @compiled(allocates=False)
 def columns_of(words: Words, first: int, branches: Branches, column: Words) -> None:
-    """Write into `column`, (r,), the set's nodes in each branch of the family that begins at `first`, as bits."""
+    """Write the nodes of the set in each branch of one family into `column`, (r,), as bits."""
     r = first
     while r < len(branches.first) and branches.first[r] == first:
         column[r] = 0
@@ -134,7 +134,7 @@ def columns_of(words: Words, first: int, branches: Branches, column: Words) -> N
 
 @compiled(inline="always", allocates=False)
 def follows_its_twin(v: int, below: Words, column: Words, branches: Branches) -> bool:
-    """Whether v's branch and the one before it have equal bits in both sets, so that adding v would be redundant."""
+    """Whether v's branch has the same bits as the branch before it in both sets, so that adding v is redundant."""
     r = branches.row[v]
     return r > 0 and branches.first[r] < r and below[r - 1] == below[r] and column[r - 1] == column[r]
 
@@ -165,9 +165,10 @@ Indices = NDArray[np.int32]
 
 
 class Lattice(NamedTuple):
-    """The c ideals of a graph by size, so that the last one holds all nodes, with their covers in compressed rows.
+    """The c ideals of a graph, sorted by size (the last holds all nodes), with their covers in compressed rows.
 
-    A cover is an ideal with one more node. Where equal branches can be exchanged, `above` is its settled image.
+    A cover is an ideal with one more node. Where equal branches can be exchanged, `above` refers to its normal form
+    (`settle`).
     """
 
     ideals: Words  # (c, w)
@@ -314,7 +315,7 @@ def enumerate_ideals(
 
 @compiled(allocates=False)
 def _exchange(row: int, to: int, words: Words, key: np.uint64, salt: Words, branches: Branches) -> np.uint64:
-    """Move a branch of the set from index `row` to an earlier index `to`, the others up by one; return the new hash."""
+    """Move a branch of the set from index `row` back to index `to`, and shift those between; return the new hash."""
     for r in range(row, to, -1):
         for q in range(branches.length[r]):
             u, v = branches.node[branches.start[r] + q], branches.node[branches.start[r - 1] + q]

@@ -46,10 +46,10 @@ def bound_of(
     multiplier: float,
     patient: bool,
 ) -> tuple[int, float, float]:
-    """Lower bound on the cost of all blocks that agree with the decisions, with its multiplier and the cost of `many`.
+    """Lower bound on the cost of all blocks that agree with decisions; its multiplier; and the cost of `Sets.many`.
 
-    It is the largest bound by `relax` over the cases, with rising parts of the overflow; the goal where no block
-    agrees. The consequences of the decisions are added to `state`. `sets` receives the sets of the last case.
+    It is the largest bound by `relax` over the cases, which count rising parts of the overflow; if no block agrees, it
+    is the goal. The consequences of the decisions are added to `state`. `sets` receives the sets of the last case.
     """
     least, cost = UNIT, np.inf
     if _propagate(state, question, sets.before, sets.behind):
@@ -132,7 +132,10 @@ def note(gains: Gains, node: int, decision: int, rise: float) -> None:
 
 @compiled
 def stakes_of(state: NDArray[np.int8], question: BlockQuestion) -> FloatArray:
-    """(n,) branching weight of each undecided node: its worth and a part of the worth of nodes it excludes; else 0."""
+    """(n,) branching weight of each undecided node, 0 for decided ones.
+
+    It is the worth of the node and a part of the worth of the nodes that it excludes.
+    """
     free, stakes = np.flatnonzero(state == 0), np.zeros(len(state))
     for v in free:
         stakes[v] = max(_LEAST_GAIN, question.worth[v])
@@ -159,7 +162,7 @@ def choose(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) ->
 
 @compiled
 def untried(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) -> NDArray[np.intp]:
-    """The undecided nodes without pseudo-costs by falling stakes; first those that are in `many` and not in `few`."""
+    """Undecided nodes without pseudo-costs, by falling stakes; nodes in `many` but not in `few` come first."""
     nodes = np.flatnonzero((stakes > 0) & (gains.times[0] == 0))
     order = stakes[nodes]
     for i, v in enumerate(nodes):
@@ -247,7 +250,7 @@ def heaviest_block(
     penalty: float,
     seed: int,
 ) -> tuple[float, BoolArray]:
-    """Search for a block of high price that costs at most `ceiling`, by simulated annealing.
+    """Search for a block with a large sum of prices that costs at most `ceiling`, by simulated annealing.
 
     Parameters
     ----------
@@ -256,9 +259,9 @@ def heaviest_block(
     price : (n,) floats
         Not negative.
     ceiling : float
-        Positive.
+        Largest cost of the blocks, positive [time unit].
     overflow : LeastOverflow
-        Counts in the cost.
+        Data of the overflow, which is part of a block's cost.
     hot, cold : float
         Temperatures, in the unit of the prices, at the first move and at the last.
     penalty : float
@@ -336,7 +339,7 @@ def _draw(members: _Members, arrays: KernelArrays) -> int:
 
 @compiled(inline="always")
 def _fine(cost: float, penalty: float) -> float:
-    """Penalty for a cost, in multiples of the ceiling: 0 up to 1, then linear and quadratic.
+    """Penalty for a cost, given in multiples of the ceiling: 0 up to 1, then linear plus quadratic.
 
     The quadratic part grows faster than any economy of scale, so no set far above the ceiling pays.
     """
@@ -391,7 +394,7 @@ def _flip(
 
 @compiled(allocates=False)
 def _count(u: int, step: int, counts: NDArray[np.int32], positive: NDArray[np.uint64]) -> None:
-    """Add `step` to the count of node `u`, and set its bit in `positive` exactly if the count is positive."""
+    """Add `step` to the count of node `u`; its bit in `positive` becomes 1 if the count is positive, else 0."""
     counts[u] += step
     bit = np.uint64(1) << np.uint64(u % _WORD)
     if counts[u] > 0:
@@ -462,7 +465,7 @@ _DEAREST, _COLD, _PENALTY, _FEWEST_NODES = 60, 0.04, 1.3, 50
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a round of annealing takes."""
+    """Number, length and initial temperature of annealing runs."""
 
     searches: int  # number of annealing runs
     moves: int  # moves of each run, per node
@@ -482,7 +485,7 @@ def heavy_blocks(
     deadline: Deadline,
     threads: int,
 ) -> Iterator[BoolArray]:
-    """Yield blocks of high price that cost at most `ceiling`, at most one for each annealing run.
+    """Yield blocks with a large sum of prices that cost at most `ceiling`, at most one for each annealing run.
 
     Parameters
     ----------
@@ -491,13 +494,13 @@ def heavy_blocks(
     price : (n,) floats
         Not negative, not all 0.
     ceiling : float
-        Positive.
+        Largest cost of the blocks, positive [time unit].
     arrays : KernelArrays
         Arrays of the instance, whose work and tensors make the cost.
     overflow : LeastOverflow
-        Counts in the cost.
+        Data of the overflow, which is part of a block's cost.
     relations : Relations
-        Which nodes paths connect.
+        Pairs of nodes that a path connects.
     fresh, again : Effort
         Effort of runs that begin with no block, and of those that begin with a row of `blocks`.
     rng : numpy.random.Generator

@@ -48,7 +48,7 @@ _MOST = 2.0**12
 
 
 class LeastOverflow(NamedTuple):
-    """Data for a lower bound on the overflow of a block: sum of streaming times plus largest excess, at least 0."""
+    """Data of a lower bound on a block's overflow: sum of streaming times plus largest excess, at least 0."""
 
     stream: FloatArray  # (n,) time to stream what each node holds alone
     excess: FloatArray  # (n,) time to stream what each needs beyond the memory, mostly negative; -inf without overflow
@@ -152,7 +152,7 @@ _MOST_FLOWS = 2**22
 class BlockQuestion(NamedTuple):
     """Constant data of a search for a block; times are in 2^-36 of the goal.
 
-    The 1 or 5 cases are without overflow and, if there is any, with rising parts of it.
+    There is one case without overflow or, if blocks can overflow, there are five, which count rising parts of it.
     """
 
     network: FlowNetwork  # with one more node, the last, from which supplies come
@@ -240,7 +240,7 @@ def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
 
 @compiled
 def constant_of(constant: IntArray, block: BoolArray) -> int:
-    """Largest of the (n,) constants in a block; the least of all if the block is empty."""
+    """Largest of the (n,) constants of the nodes in a block; for an empty block the least of all constants."""
     largest = constant.min()
     for v in range(len(block)):
         if block[v]:
@@ -327,9 +327,9 @@ def _move(
     drain: IntArray,
     price: IntArray,
 ) -> int:
-    """Set `price`, (n,), for a multiplier; return the change of the sum of all supplies.
+    """Set `price`, (n,), for another multiplier; return the change of the sum of all supplies.
 
-    No capacity falls below the flow that its arc carries: what a price loses is added to the drain, (n,). Prices are
+    No capacity may fall below the flow on its arc, so decreases of prices are added to the drain, (n,). Prices are
     rounded up, so that no set seems to cost more than it does.
     """
     supplied = 0

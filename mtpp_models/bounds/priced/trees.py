@@ -281,10 +281,10 @@ def before_witness(deadline: Deadline) -> Deadline:
 
 @dataclass
 class Proofs:
-    """Proofs of rising goals, and the witness of the highest goal for which there was time to make it.
+    """Proofs of rising goals, and the witness of the highest goal for which there was time to write it.
 
-    Each proof that is kept has at most half as many leaves as the next, so that the witness of some proof takes little
-    time, and those of all together at most twice as long as that of the last.
+    Each proof kept has at most half as many leaves as the next one. So the witness of some proof takes little time, and
+    all witnesses together take at most twice the time of the last.
     """
 
     value: float = 0.0  # goal that the witness proves; 0 without one
@@ -309,10 +309,10 @@ class Proofs:
         return self.value >= self.highest
 
     def make_witness(self, deadline: Deadline, seconds: float, part: float = _PART) -> None:
-        """Make the witness of the highest goal for which the time suffices; if there is none, the old witness stays.
+        """Write the witness of the highest goal that the time allows; if it allows none, the old witness stays.
 
-        The time is one second plus the fraction `part` of the `seconds` that proofs took, or unlimited if the deadline
-        is.
+        The time is one second plus the fraction `part` of the `seconds` that proofs took; it is unlimited if the
+        deadline is.
         """
         endless = deadline.end == math.inf and not deadline.interrupted.is_set()
         deadline = Deadline() if endless else Deadline.after(_SECONDS + part * seconds)
@@ -416,10 +416,10 @@ def _close(
     multiplier: FloatArray,
     unit: float,
 ) -> bool:
-    """Whether all leaves reach the goal, each with a multiplier that is written into `multiplier`.
+    """Whether all leaves reach the goal; a multiplier that shows it is written into `multiplier` for each.
 
-    `some` is the question with few pairs of nodes that exclude each other; pairs that a leaf needs are added to it.
-    Multipliers are in the unit of the witness, `unit` times those of `bound_of`.
+    `some` is the question with only a few of the pairs of nodes that exclude each other; pairs that a leaf needs are
+    added to it. Multipliers are in the unit of the witness, `unit` times those of `bound_of`.
     """
     n = decided.shape[1]
     state = np.empty(n, dtype=np.int8)
@@ -466,7 +466,7 @@ def _short(number: float) -> float:
 
 @compiled
 def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], used: BoolArray) -> None:
-    """For each node that some node of the block excludes, mark one such pair in `used`, if none is marked yet."""
+    """Mark in `used` pairs of nodes that exclude each other: one for each node that the block excludes."""
     inside = np.flatnonzero(state == IN)
     for w in range(len(decided)):
         if decided[w] == OUT:
