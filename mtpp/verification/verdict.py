@@ -158,7 +158,9 @@ def compare(claim: Claim, proved: Fraction, how: str) -> Check:
 
 
 def by_solver(claim: Claim) -> Check:
-    """Check of a claim that rests on trust in the solver that it names; false if it names none."""
+    """Check of a claim that is stated alone, or rests on trust in the solver that it names; false if it names none."""
+    if claim.method == STATED:
+        return Check(claim, None, "stated, not proved")
     if claim.solver is None:
         return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
     version = f" {printable(claim.version)}" if claim.version else ""
@@ -300,6 +302,7 @@ def verdict_of(
     fault: str | None = None,
     standing: str = FEASIBLE,
     no_answer: InfeasibilityCheck | None = None,
+    judges_stated: bool = False,
 ) -> Verdict:
     """Verdict on a certificate whose answer is judged: each bound is proved again, if its method allows that.
 
@@ -317,9 +320,15 @@ def verdict_of(
         Why the answer is invalid, so that cost, best bound and ratio mean nothing.
     standing, no_answer
         As in `Verdict`.
+    judges_stated : bool
+        Whether `check` takes bounds that are stated without a proof, as it may refute them.
     """
     places = sorted(range(len(certificate.claims)), key=lambda i: -certificate.claims[i].value)
-    by_place = {i: _check(certificate.claims[i], check, limits.seconds) for i in places}
+
+    def proved(claim: Claim) -> Check:
+        return check(claim) if judges_stated or claim.method != STATED else by_solver(claim)
+
+    by_place = {i: _check(certificate.claims[i], proved, limits.seconds) for i in places}
     checks = tuple(by_place[i] for i in range(len(places)))
     faults = [*faults, *(f"{row.claim.place} ({row.claim.method}): {row.fault}" for row in checks if row.fault)]
     if fault is not None:
@@ -333,8 +342,6 @@ def verdict_of(
 def _check(claim: Claim, check: Callable[[Claim], Check], time_limit: float) -> Check:
     if claim.recheck != claim.kind:
         return Check(claim, None, "false", f"recheck is {claim.recheck!r} but this method has {claim.kind!r}")
-    if claim.method == STATED:
-        return Check(claim, None, "stated, not proved")
     try:
         return check(claim)
     except OutOfTimeError:

@@ -468,7 +468,9 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
         faults += [f"impossible: {no_answer.fault}"] if no_answer.fault else []
         faults += [] if stated is None else ["impossible: there is a partition beside it"]
     fault = fault and f"partition: {fault}"
-    return verdict_of(certificate, cost, faults, task.check, limits, fault=fault, no_answer=no_answer)
+    return verdict_of(
+        certificate, cost, faults, task.check, limits, fault=fault, no_answer=no_answer, judges_stated=True
+    )
 
 
 def _kind_numbers(instance: Instance, names: Sequence[str | None] | None) -> list[int]:

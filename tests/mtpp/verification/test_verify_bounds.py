@@ -53,6 +53,18 @@ def test_what_a_bound_rests_on_proves_it_again(method: str, instance: Instance, 
     assert verdict.proved_bound >= result.bound.value * (1 - 1e-9)
 
 
+def test_a_stated_bound_above_the_cost_of_one_block_is_false(tmp_path: Path) -> None:
+    """Also without a partition; below it, nothing is known of the bound."""
+    instance = Instance(ComputationGraph.from_edges([(0, 1)], [3.0, 1.0], output_bytes=[1.0, 0.0]), Platform(2, 1.0))
+    verdicts = {
+        value: check(certificate_document([Result("stated", instance, bound=Bound(value, "stated"))]), tmp_path)
+        for value in (3.5, 4.5)
+    }
+    assert not verdicts[3.5].faults
+    assert [row.how for row in verdicts[3.5].checks] == ["stated, not proved"]
+    assert any("all nodes in one block cost 4.0" in fault for fault in verdicts[4.5].faults)
+
+
 def test_a_solver_cannot_be_trusted_beyond_the_partition(tmp_path: Path) -> None:
     """A bound above a bottleneck is false whoever says it."""
     forged = copy.deepcopy(PLAIN)
