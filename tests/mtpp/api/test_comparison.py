@@ -86,7 +86,7 @@ def test_one_node_and_a_name_with_markup() -> None:
     ("words", "message"),
     [
         ({"methods": ["khan"]}, "Unknown method 'khan'"),
-        ({"methods": []}, "nothing to compare"),
+        ({"methods": []}, "name one at least"),
         ({"graphs": []}, "nothing to compare"),
         ({"solvers": "hihgs"}, "did you mean highs"),
         ({"solvers": "../highs"}, "There is no solver"),

@@ -83,7 +83,7 @@ def test_wrong_use_is_one_line_before_any_run(plan: Path, tmp_path: Path, capsys
         "paper mttp": "no paper 'mttp'",
         "paper --profile quik": "no profile 'quik'",
         f"paper --plan {bad}": "Unknown method 'random-101'",
-        f"paper --plan {tmp_path / 'none.toml'}": "No such file",
+        f"paper --plan {tmp_path / 'none.toml'}": "there is no such file",
         f"paper --plan {plan} --regal {tmp_path / 'none'}": "no such folder",
         f"paper --plan {plan} --regal {tmp_path / 'empty'}": "graph_*.pbtxt",
         f"paper --plan {plan} --jobs 0": "jobs",
