@@ -155,7 +155,8 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
     kept, without = _unordered(original), _unordered(file)
     if alike(kept, without):
         return "the same"
-    if file["answer"] and file["answer"].get("words") == "" and "kinds" in file["question"]["chain"]:
+    unworded = file["answer"] and file["answer"].get("words") == "" != original["answer"]["words"]
+    if unworded and "kinds" in file["question"]["chain"]:
         return "no words" if alike(kept["answer"] | {"words": ""}, without["answer"]) else "FORGED"
     if alike(_answerless(kept), _answerless(without)):
         return "another answer" if _as_good(original, file) else "FORGED"
@@ -189,9 +190,12 @@ def _boundless(bound: Document) -> Document:
 
 
 def _answerless(file: Document) -> Document:
-    """What is left without orders, devices and times, which several answers of the same cost may have."""
-    free = {"plan": ("devices",), "partition": ("order",), "place": ("sequence",), "flow": ("intervals",)}
-    names = free.get(file["problem"], ("starts", "sent"))
+    """What is left without orders, devices and times, which several answers of the same cost may have.
+
+    Any cut of a serving front may be the chosen one; its cost is that of the first.
+    """
+    free = {"plan": "devices", "partition": "order", "place": "sequence", "flow": "intervals", "serve": "chosen"}
+    names = (free[file["problem"]],) if file["problem"] in free else ("starts", "sent")
     kept = {name: item for name, item in (file["answer"] or {}).items() if name not in names}
     return file | {"answer": kept}
 
