@@ -19,6 +19,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -266,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refuse_empty(words: Sequence[str]) -> None:
     """Refuse an empty text, as of a variable of the shell that is not set: as a path it would be the folder of here."""
-    for before, text in zip(["mtpp", *words], words, strict=False):
+    for before, text in pairwise(["mtpp", *words]):
         if not text or re.fullmatch("--[a-z-]+=", text):
             empty = text or f"{before} ''"
             raise InputError(f"{empty}: there is nothing in this text; give a value, or leave it out.")

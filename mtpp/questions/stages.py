@@ -108,10 +108,9 @@ def stages_question(
     InputError
         If a keyword argument, the model or the partition is refused.
     """
-    counted = k is not None or (partition is None and words["devices"] is not None)
     if k is not None and partition is not None:
         raise WordError("k", k, f"{word('partition')} says the stages; leave one of them out.")
-    if (partition is None) != counted:
+    if k is None and partition is None and words["devices"] is None:
         raise InputError(f"say how many stages there are with {word('k')}, or which ones with {word('partition')}.")
     if partition is None:
         instance, *more = instances_of(model, k, checked(PartitioningWords, dict(words)))

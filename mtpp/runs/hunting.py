@@ -22,7 +22,7 @@ import numpy as np
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.deadline import refuse_no_time
-from instances.errors import MethodError, NothingFoundError, OneKindError, find
+from instances.errors import MethodError, NothingFoundError, OneKindError
 from instances.graph.graph_file import save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.json_files import check_writable, write_json
@@ -35,8 +35,9 @@ from mtpp.problems.checking import certificate_document
 from mtpp.runs.job import MEASURED, Run
 from mtpp.runs.method_process import end_processes
 from mtpp.runs.partition_job import RunMethod, run_methods
-from mtpp_models import MODELS, SOLVERS, Progress, SolveOptions
+from mtpp_models import MODELS, Progress, SolveOptions
 from mtpp_models.simple import as_answer
+from mtpp_models.solvers.registry import find_solver
 
 T = TypeVar("T")
 
@@ -493,7 +494,7 @@ def hunt_methods(
         As `mtpp.runs.partition_job.run_methods`, if one cannot be loaded, and if the time is not positive.
     """
     refuse_no_time("seconds", seconds)
-    find(SOLVERS, solver, "solver")
+    find_solver(solver)  # or each method would be blamed for it
     everything = len(methods) == 1 and isinstance(methods[0], str) and methods[0] == "all"
     chosen, hunts = run_methods([*HEURISTICS, *MODELS] if everything else methods), list[Hunt]()
     try:

@@ -119,7 +119,7 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
     Raises
     ------
     InputError
-        If one is unknown, two have the same name, or there is none.
+        If one is unknown, or two have the same name.
     """
     homes, methods = Homes(PROJECT), dict[str, RunMethod]()
     for item in candidates:
@@ -133,8 +133,6 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
             raise InputError(f"methods: two are called {method.name}; {remedy}")
         refuse_taken_name(method)
         methods[method.name] = RunMethod(method.name, _sources(method, homes), method)
-    if not methods:
-        raise InputError("There is no method; name one at least.")
     return list(methods.values())
 
 
