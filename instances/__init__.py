@@ -6,8 +6,7 @@ check_siblings()
 
 from instances.devices import Platform
 from instances.errors import FalseCertificateError, InputError, InputWarning
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import read_graph, save_graph
+from instances.graph.graph import ComputationGraph, read_graph, save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.partitioning.partition import Partition
 from instances.partitioning.partition_file import read_partition, save_partition

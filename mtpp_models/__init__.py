@@ -10,7 +10,6 @@ run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "imp
 from mtpp_models.simple import simple
 
 if TYPE_CHECKING:
-    from mtpp_models.bounds.algorithm import Algorithm
     from mtpp_models.exchange.catalogue import catalogue
     from mtpp_models.exchange.files import (
         BuiltModel,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.planning.bounds import iteration_bound
     from mtpp_models.planning.solve import BuiltReplication, CostedPlan, build_replication, read_plan, solve_replication
-    from mtpp_models.registry import MODELS
+    from mtpp_models.registry import MODELS, Algorithm
     from mtpp_models.solve_model import relaxation, solve
     from mtpp_models.solvers.interface import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
     from mtpp_models.solvers.registry import SOLVERS, available_solvers

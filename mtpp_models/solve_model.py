@@ -15,10 +15,9 @@ from instances.partitioning.memory import proof_of_no_fit
 from instances.partitioning.symmetry import Contraction, contract_groups, reduce_instance
 from instances.results import Recorder
 from instances.system.processes import catch_interrupt
-from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.formulations.formulation import ExcludedPartitionError, Formulation, Relaxation
 from mtpp_models.formulations.strengthening import Strengthening
-from mtpp_models.registry import MODELS, Model, model_for
+from mtpp_models.registry import MODELS, Algorithm, Model, model_for
 from mtpp_models.simple import as_answer, one_block, simple_bound
 from mtpp_models.solvers.interface import Controls, Progress, SolveOptions
 

@@ -226,7 +226,7 @@ class OrdersJob(NetworkJob):
         instance, orders, unseen = self.instance(), self.options["orders"], self.options["unseen"]
         if self.options["planner"]:
             planner, answer = _planned([instance], self.options["placements"], _orders(instance, 0, orders))
-            from heuristics.placement.placeto.recurrent_planner import plan
+            from heuristics.placement.placeto.network import plan
 
             times = [plan(planner, instance, None, order=o).relative_time for o in _orders(instance, orders, unseen)]
         else:
@@ -272,7 +272,7 @@ class UnseenJob(FamilyJob):
 
     def answer(self, start: Sequence[Run]) -> Run:
         """Step times relative to one device, by rival; those of random placements are means."""
-        from heuristics.placement.placeto.recurrent_planner import plan
+        from heuristics.placement.placeto.network import plan
 
         planner, _ = _planned(self.questions("train"), self.options["placements"], ())
         test, rng = self.questions("test"), np.random.default_rng(0)
@@ -331,7 +331,7 @@ def _planned(
     """The trained recurrent planner, and the record of its training."""
     import torch
 
-    from heuristics.placement.placeto.recurrent_planner import Planner, train_planner
+    from heuristics.placement.placeto.network import Planner, train_planner
 
     curve, updates = Curve(), max(1, placements // _PLANNED)
     with torch.random.fork_rng():

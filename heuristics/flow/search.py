@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from heuristics.flow.intervals import anneal_intervals
-from heuristics.flow.stages import DeviceArrays, anneal_stages
+from heuristics.flow.stages import DeviceArrays, anneal_intervals, anneal_stages
 from heuristics.local_search.annealing import Cooling
 from heuristics.method import Limits
 from instances import Result

@@ -5,11 +5,9 @@
 - `annealing`: hill climbing and annealing with a simulation for each move, and the search for devices and sequences
 - `ordered`: times and moves of placements with an order, compiled
 - `placeto`: the network of Placeto, which learns
-- `registry`: all placers by name
-- `search`: one run of a placer as a result
+- `registry`: all placers by name, and one run of a placer as a result
 """
 
-from heuristics.placement.registry import PLACERS
-from heuristics.placement.search import PlacementResult, search_placement
+from heuristics.placement.registry import PLACERS, PlacementResult, search_placement
 
 __all__ = ["PLACERS", "PlacementResult", "search_placement"]

@@ -31,8 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from instances.devices import Platform, memory_in_words, platform_in_words
 from instances.errors import InputError, OneKindError, printable, unknown
 from instances.graph.display import exact_figures, figures
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import graph_document, graph_from_document
+from instances.graph.graph import ComputationGraph, graph_document, graph_from_document
 from instances.graph.memory import touched_bytes
 from instances.graph.questions import GraphQuestion, digest_of
 from instances.graph.tensors import FloatArray, freeze

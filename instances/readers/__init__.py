@@ -12,8 +12,7 @@ from typing import Any
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
 from instances.devices import Device, assumed_device
 from instances.errors import InputError, InputWarning, Registry, assume, check_one_of, find, said, word
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import read_graph
+from instances.graph.graph import ComputationGraph, read_graph
 from instances.json_files import missing, read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot

@@ -39,9 +39,8 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
-from instances.serving.model import LayerShape
+from instances.serving.model import LayerShape, Servers
 from instances.serving.problem import CHUNK, PICO, DeploymentInstance
-from instances.serving.servers import Servers
 
 #: Units of coefficients (10^-18 s) in a picosecond.
 FINE = 10**6

@@ -21,8 +21,7 @@ from instances.graph.display import figures
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.json_files import Value
 from instances.records import Limit
-from instances.serving.model import ServedModel
-from instances.serving.servers import Servers
+from instances.serving.model import ServedModel, Servers
 
 #: Picoseconds of a second.
 PICO = 10**12

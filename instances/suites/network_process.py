@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 from instances.errors import InputError
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from instances.readers.pytorch.export import first_line, trace
 from instances.suites.suite import BATCH, NOT_IMPORTED, SEQUENCE
 from instances.system.processes import limit_process

@@ -20,8 +20,7 @@ from typing import Any
 
 from instances.devices import Platform
 from instances.errors import InputError, InputWarning, extra, nearest, unknown
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import read_graph
+from instances.graph.graph import ComputationGraph, read_graph
 from instances.json_files import beside, read_text
 from instances.partitioning.problem import Instance
 from instances.readers import load_graph

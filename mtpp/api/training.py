@@ -17,8 +17,8 @@ from instances.planning.grid.accelerators import MEASURED
 from instances.planning.grid.estimates import ALIKE, STEPS_FORMAT, Calibration, Step, calibrated, spread
 from instances.planning.grid.plan import GridPlan, first_recomputed, plan_of
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.stated import grid_from_document
 from instances.planning.grid.transformer import Transformer
+from instances.planning.stated import grid_from_document
 from mtpp.certifying.loop import ignore
 from mtpp.certifying.methods import GridResult, certify_grid, plans_of_other_degrees
 from mtpp.questions.grid import GridQuestion, grid_question

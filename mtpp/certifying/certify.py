@@ -29,7 +29,6 @@ from instances.results import bound_document
 from instances.system.processes import GRACE, catch_interrupt, end_programs
 from mtpp.certifying.loop import Loop, Method, Turn, best_of_each_method, ignore
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
-from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals
 from mtpp_models.bounds.ideals.lattice import antichain
 from mtpp_models.bounds.levels import LEVELS
@@ -39,7 +38,7 @@ from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
-from mtpp_models.registry import Model, find_model
+from mtpp_models.registry import Algorithm, Model, find_model
 from mtpp_models.simple import as_answer, one_block
 from mtpp_models.solve_model import tells_of_question
 from mtpp_models.solvers.highs import forget_threads

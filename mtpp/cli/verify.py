@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from instances import Result, save_graph
 from instances.errors import InputError, assumptions, find
-from instances.graph.graph_file import graph_document
+from instances.graph.graph import graph_document
 from instances.graph.memory import Summary, summarise
 from instances.json_files import finite_or_none
 from instances.partitioning.partition_file import partition_document

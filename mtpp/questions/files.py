@@ -19,8 +19,8 @@ from instances.partitioning.stated import certificate_from_document, serving_fro
 from instances.placement.problem import StatedPlacement, placement_from_document
 from instances.planning import Iteration, Plan
 from instances.planning.grid.plan import GridPlan, plan_of
-from instances.planning.grid.stated import grid_from_document
 from instances.planning.operations import KINDS
+from instances.planning.stated import grid_from_document
 from instances.readers import is_model
 from instances.records import written
 from instances.results import exceeds

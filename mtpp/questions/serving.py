@@ -39,9 +39,8 @@ from instances.runtimes import RUNTIMES, Runtime
 from instances.runtimes.layers import LayerStack
 from instances.runtimes.runtime import NodeRuntime
 from instances.runtimes.serving import DEFAULT_LINK, serving_chain
-from instances.serving.model import ServedModel
+from instances.serving.model import SERVERS_FORMAT, ServedModel, Servers, servers_of_document, servers_of_text
 from instances.serving.problem import CACHES, DEGREES, OBJECTIVES, TOPOLOGIES, WEIGHTS, DeploymentInstance
-from instances.serving.servers import SERVERS_FORMAT, Servers, servers_of_document, servers_of_text
 from instances.serving.transformers import served_model, with_stored
 from mtpp.questions.partitioning import (
     DevicesWords,

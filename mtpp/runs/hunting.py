@@ -23,7 +23,7 @@ from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.deadline import refuse_no_time
 from instances.errors import MethodError, NothingFoundError, OneKindError
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.json_files import check_writable, write_json
 from instances.machines import Kind, Machines

@@ -249,8 +249,8 @@ def _tried(method: Any, task: Task) -> MethodAnswer:
 
 def is_model(method: Any) -> bool:
     """Whether a method is a formulation or an algorithm, which proves bounds, rather than a search."""
-    from mtpp_models.bounds.algorithm import Algorithm
     from mtpp_models.formulations.formulation import Formulation
+    from mtpp_models.registry import Algorithm
 
     return isinstance(method, Formulation | Algorithm)
 

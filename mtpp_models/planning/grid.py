@@ -62,7 +62,7 @@ from instances.planning.grid.program import (
 )
 from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
 from instances.results import Bound
-from mtpp_models.planning.apart import apart_bound
+from mtpp_models.planning.bounds import apart_bound
 
 # Models of equal layers between their ends whose plans take no longer than those of a model of any layers.
 #
@@ -413,8 +413,8 @@ def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
 #
 # *z-grid* is the least value of `instances.planning.grid.program` over all degrees: it holds for plans whose devices
 # run one stage each, in any order of unsplit passes with 1F1B's number of microbatches on their way; *turns-grid*, of
-# `mtpp_models.planning.grid`, for several in turns; *apart-grid*, of `mtpp_models.planning.apart`, for both where links
-# between servers are slow. *work-grid* is an even share of the least work.
+# `mtpp_models.planning.grid`, for several in turns; *apart-grid*, of `mtpp_models.planning.bounds`, for both where
+# links between servers are slow. *work-grid* is an even share of the least work.
 
 
 #: For each bound, a text that names the plans covered; the narrowest class first.

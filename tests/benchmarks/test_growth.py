@@ -21,7 +21,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from heuristics import kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.graph.graph_file import read_graph, save_graph
+from instances.graph.graph import read_graph, save_graph
 from instances.partitioning.partition_file import read_partition, save_partition
 from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import layered

@@ -16,7 +16,7 @@ from exact import needed_optimum
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
 from instances.certificates import answer_document
-from instances.graph.graph_file import graph_from_document
+from instances.graph.graph import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import crossings, stages

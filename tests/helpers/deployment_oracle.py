@@ -12,9 +12,8 @@ from itertools import product
 import numpy as np
 
 from instances.serving.answer import Chain, ServedChain, Stage
-from instances.serving.model import LayerShape, ServedModel
+from instances.serving.model import LayerShape, ServedModel, Servers
 from instances.serving.problem import DeploymentInstance
-from instances.serving.servers import Servers
 
 
 def random_question(rng: np.random.Generator) -> DeploymentInstance:

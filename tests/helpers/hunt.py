@@ -38,7 +38,7 @@ from shrinking import minimised
 from subset_oracle import Case
 
 from instances import InputError
-from instances.graph.graph_file import graph_document
+from instances.graph.graph import graph_document
 from mtpp_models import SolverFaultError
 
 __all__ = ["Fault", "Tally", "again", "hunt", "try_seeds", "write_fault"]

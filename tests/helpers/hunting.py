@@ -36,9 +36,9 @@ from mtpp.verification.partitioning.exact_instance import with_ends as exact_wit
 from mtpp.verification.partitioning.ideals import ideals_bound
 from mtpp.verification.verdict import Clock, UndecidedError
 from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import with_ends
+from mtpp_models.registry import Algorithm
 from mtpp_models.simple import simple
 
 __all__ = ["GROUPS", "Method", "bound_method"]

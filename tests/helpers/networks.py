@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from instances import InputError
-from instances.graph.graph_file import read_graph
+from instances.graph.graph import read_graph
 from instances.suites.suite import cache_folder, trace_network
 
 LIST = Path(__file__).parents[2] / "instances" / "suites" / "networks.csv"

@@ -16,8 +16,8 @@ from deployment_oracle import best_cost, random_question
 from instances.deadline import Deadline
 from instances.planning.grid.transformer import TRANSFORMERS
 from instances.serving.costs import PICO, costs_of
+from instances.serving.model import servers_of_text
 from instances.serving.problem import ENDLESS, DeploymentInstance
-from instances.serving.servers import servers_of_text
 from instances.serving.transformers import served_model
 from mtpp.verification.serving.chains import chain_exists
 from mtpp_models.flow.chains import _shortest

@@ -73,10 +73,8 @@ RECORDS = {
     "instances.placement.problem",
     "instances.planning.grid.configurations",
     "instances.planning.grid.problem",
-    "instances.planning.grid.stated",
-    "instances.planning.problem",
     "instances.planning.stated",
-    "instances.serving.servers",
+    "instances.planning.problem",
     "instances.serving.model",
     "instances.serving.problem",
 }

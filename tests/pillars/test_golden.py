@@ -13,7 +13,7 @@ import pytest
 from instances import Instance, Platform
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.registry import Algorithm
 
 FILE = Path(__file__).with_name("golden.json")
 

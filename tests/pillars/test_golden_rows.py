@@ -26,12 +26,12 @@ from instances.placement.problem import PlacementInstance
 from instances.planning.bounds import speeds_along
 from instances.planning.chains import simulation
 from mtpp_models import MODELS
-from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.exchange.files import builders
 from mtpp_models.placement.bounds import heads_of, share_devices
 from mtpp_models.placement.exact import exact
 from mtpp_models.placement.scaled_placement import ScaledPlacement
 from mtpp_models.planning.models import FORMS, ScaledTraining
+from mtpp_models.registry import Algorithm
 from mtpp_models.solvers.modeling import pyo
 
 FILE = Path(__file__).with_name("golden_rows.json")

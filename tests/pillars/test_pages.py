@@ -36,7 +36,7 @@ from instances.partitioning.constraints import KINDS
 from instances.planning.grid.accelerators import read_accelerator
 from instances.planning.grid.configurations import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
-from instances.serving.servers import servers_of_document
+from instances.serving.model import servers_of_document
 from mtpp.api.training import calibrate
 from mtpp.cli.exit_codes import DONE, TRUSTED
 

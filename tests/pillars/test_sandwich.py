@@ -16,8 +16,8 @@ from instances import ComputationGraph, Instance, Partition, Platform, combine
 from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.registry import Algorithm
 
 FEW = Limits(evaluations=20)
 

@@ -18,8 +18,8 @@ from experiments.studies.report import Section, errors_in_words
 from instances.deadline import Deadline
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer
 from instances.serving.answer import Chain, ServedChain, Stage
+from instances.serving.model import StatedServers, servers_of_text
 from instances.serving.problem import MOST_BATCH, DeploymentInstance
-from instances.serving.servers import StatedServers, servers_of_text
 from instances.serving.transformers import served_model
 from mtpp_models.flow.deployments import deployed
 

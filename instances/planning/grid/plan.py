@@ -22,8 +22,8 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import FULL, NONE, Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.grid.configurations import Degrees as ConfiguredDegrees
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.stated import Degrees, GridMembers, Rank, StatedGrid
 from instances.planning.operations import FORWARD, NO_LIMITS, Flows, Moments, Orders, one_forward_one_backward
+from instances.planning.stated import Degrees, GridMembers, Rank, StatedGrid
 from instances.records import written
 
 # Memory of the devices of a plan, part by part.

@@ -20,9 +20,16 @@ from instances.errors import InputError, is_refused, one_line
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import SharedParameter
 from instances.json_files import check_readable
-from instances.readers.onnx.model import OpenDimensionsError, all_graphs, drop_weights, load_model, proposals, set_dims
+from instances.readers.onnx.model import (
+    OpenDimensionsError,
+    all_graphs,
+    drop_weights,
+    load_model,
+    measure,
+    proposals,
+    set_dims,
+)
 from instances.readers.onnx.operators import LiveNode, Price, Scope, TensorType, is_view, price, tensor_type, type_of
-from instances.readers.onnx.profiling import measure
 from instances.system.processes import SubprocessError as SubprocessError
 from instances.system.processes import run_module
 

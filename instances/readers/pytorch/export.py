@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError, extra
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import read_graph
+from instances.graph.graph import ComputationGraph, read_graph
 from instances.graph.tensors import SharedParameter
 from instances.json_files import check_readable
 from instances.system.processes import run_module
@@ -222,13 +221,15 @@ def from_exported_program(
         Dataflow,
         bytes_moved,
         calls_elsewhere,
+        fix_sizes,
         flops_of,
         input_readers,
         is_unknown,
         label,
+        observed_sizes,
+        open_sizes,
         weights_elsewhere,
     )
-    from instances.readers.pytorch.sizes import fix_sizes, observed_sizes, open_sizes
 
     program = decompose(program)
     example_sizes = {} if example is None or not open_sizes(program) else observed_sizes(program, *example)

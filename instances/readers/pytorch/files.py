@@ -22,8 +22,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from instances.errors import InputError, extra
 from instances.json_files import LARGEST_TEXT, Value, parse_json
+from instances.readers.pytorch.dataflow import missing_sizes
 from instances.readers.pytorch.export import first_line, quiet
-from instances.readers.pytorch.sizes import missing_sizes
 from instances.system.processes import limit_process
 
 # Files of `torch.export.save`, read as data alone: nothing in them is unpickled, compiled, imported or called.
@@ -252,7 +252,7 @@ def _limit(path: str) -> None:
 def _main(path: str, out: str, peak_flops: str, memory_bandwidth: str) -> int:
     """Write the graph of a file as `mtpp-graph/1`; print an error as one line."""
     from instances.devices import Device
-    from instances.graph.graph_file import save_graph
+    from instances.graph.graph import save_graph
     from instances.readers.pytorch.export import first_line, from_exported_program, quiet
 
     try:

@@ -13,8 +13,7 @@ from operator import sub
 from instances.certificates import Claim
 from instances.flow.problem import SINK, SOURCE, FlowCertificate, FlowInstance, flow_from_document
 from instances.json_files import Value
-from mtpp.verification.flow.enumeration import excludes_all
-from mtpp.verification.flow.question import ExactFlow, Turns, exact_flow
+from mtpp.verification.flow.enumeration import ExactFlow, Turns, exact_flow, excludes_all
 from mtpp.verification.flow.weights import excludes, excludes_by_prices, excludes_with_hubs
 from mtpp.verification.verdict import Check, Clock, Limits, Verdict, as_float, unequal, verdict_of
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from instances.flow.problem import SINK, SOURCE
-from mtpp.verification.flow.question import ExactFlow
+from mtpp.verification.flow.enumeration import ExactFlow
 from mtpp.verification.verdict import Clock
 
 # Every layer of a flow F is held by devices with capacities of F together. If each such multiset weighs 1 or more when

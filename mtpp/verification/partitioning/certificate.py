@@ -14,7 +14,14 @@ from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Certificate, Stated, StatedImpossible, certificate_from_document
 from mtpp.verification.partitioning.costs import bottleneck, fault_of_devices, faults_of_stages, find_breach, find_fault
-from mtpp.verification.partitioning.cuts import CutBound, block_bound, halves_bound, read_tree, tree_bound
+from mtpp.verification.partitioning.cuts import (
+    CutBound,
+    block_bound,
+    frontier_bound,
+    halves_bound,
+    read_tree,
+    tree_bound,
+)
 from mtpp.verification.partitioning.exact_instance import (
     ENDS,
     ExactInstance,
@@ -23,7 +30,6 @@ from mtpp.verification.partitioning.exact_instance import (
     shared_blocks,
     with_ends,
 )
-from mtpp.verification.partitioning.frontiers import frontier_bound
 from mtpp.verification.partitioning.ideals import FalseSwapError, Swaps, fits_nowhere, ideals_bound, read_swaps
 from mtpp.verification.partitioning.levels import MOST, holds_by_levels
 from mtpp.verification.partitioning.paths import blocks_lead_below

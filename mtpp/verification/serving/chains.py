@@ -16,9 +16,8 @@ import numpy as np
 from instances.compiled import compiled
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
-from instances.serving.model import LayerShape
+from instances.serving.model import LayerShape, Servers
 from instances.serving.problem import CACHES, PICO, WEIGHTS, DeploymentInstance
-from instances.serving.servers import Servers
 from mtpp.verification.verdict import Clock, UndecidedError
 
 _UNITS = 10**6  # of 10^-18 s in a picosecond

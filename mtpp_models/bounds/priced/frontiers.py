@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from instances import Instance, Partition
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray, IntArray
-from mtpp_models.bounds.priced.price_search import PriceSearch
+from mtpp_models.bounds.priced.prices import PriceSearch
 from mtpp_models.cuts.max_flow import BoolArray, reachability
 
 # Worth of a block: at first, for each of its nodes, and at most; and entries of all tables.

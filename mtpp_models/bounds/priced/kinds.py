@@ -47,7 +47,7 @@ from mtpp_models.solvers.highs import solve_lp
 from mtpp_models.solvers.interface import Controls, Progress
 
 # Searches of a round, a kind: that begin with no block and with a known one. Fewer than in
-# `mtpp_models.bounds.priced.price_search`, and longer ones.
+# `mtpp_models.bounds.priced.prices`, and longer ones.
 _FRESH, _AGAIN = Effort(4, 200, 0.4), Effort(12, 50, 0.2)
 # Prices stay so near to the centre that they have half of what the best ones have to spare, and this much where those
 # have it: with less to spare the trees of goals far below the bottleneck take ten times as long.

@@ -9,7 +9,7 @@ prices together, so OPT is at least the cost of the cheapest convex set that is 
     \sum_{v \in S} \mathrm{price}(v) \ge \tfrac1k \sum_v \mathrm{price}(v) \Big\}.
 
 With price = work this is the three-superblock relaxation of the paper, (14). The prices of
-`mtpp_models.bounds.priced.price_search` make every block of a good partition equally scarce, and the bound then comes
+`mtpp_models.bounds.priced.prices` make every block of a good partition equally scarce, and the bound then comes
 close to the configuration program.
 
 Of three to eight blocks the graph is that of `mtpp_models.bounds.priced.relaxation`, with two more nodes, whose prices
@@ -33,8 +33,7 @@ from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.frontiers import FrontierPrices, Step, sweep_of
 from mtpp_models.bounds.priced.kinds import PricesOfKinds
-from mtpp_models.bounds.priced.price_search import PriceSearch
-from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.prices import BlockTree, PriceSearch
 from mtpp_models.bounds.priced.relaxation import partition_with_ends
 from mtpp_models.bounds.priced.trees import Proofs, before_witness
 from mtpp_models.cuts.max_flow import BoolArray

@@ -19,7 +19,7 @@ from instances.placement.problem import PlacementInstance
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from heuristics.placement.placeto import network, recurrent_planner, training  # noqa: E402 - they need PyTorch
+from heuristics.placement.placeto import network, training  # noqa: E402 - they need PyTorch
 
 
 def twins(k: int = 2, memory: float = np.inf) -> PlacementInstance:
@@ -136,18 +136,16 @@ class TestPlanner:
         answers = []
         for _ in range(2):
             torch.manual_seed(0)
-            made = recurrent_planner.Planner(2, hidden=8)
-            answers.append(
-                [p.device.tolist() for p in recurrent_planner.train_planner(made, [twins(), diamond()], updates=4)]
-            )
-            answers[-1].append(recurrent_planner.plan(made, twins(), None).device.tolist())
+            made = network.Planner(2, hidden=8)
+            answers.append([p.device.tolist() for p in network.train_planner(made, [twins(), diamond()], updates=4)])
+            answers[-1].append(network.plan(made, twins(), None).device.tolist())
         assert answers[0] == answers[1]
         assert [len(devices) for devices in answers[0]] == [10, 4, 10]
 
     def test_learns_on_one_graph(self) -> None:
         torch.manual_seed(0)
-        made, means = recurrent_planner.Planner(2, hidden=16), []
-        (best,) = recurrent_planner.train_planner(
+        made, means = network.Planner(2, hidden=16), []
+        (best,) = network.train_planner(
             made, [twins()], updates=60, rate=1e-2, watch=lambda times: means.append(float(times.mean()))
         )
         assert np.mean(means[-5:]) < np.mean(means[:5])
@@ -196,7 +194,7 @@ def test_pytorch_is_not_imported_unasked() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import heuristics.placement.placeto as placeto\n"
-        "from heuristics.placement.search import PLACERS\n"
+        "from heuristics.placement.registry import PLACERS\n"
         "try: placeto.require_torch()\n"
         "except ValueError as error: print(error)\n"
     )

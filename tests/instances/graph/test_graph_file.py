@@ -26,7 +26,7 @@ from instances import (
     save_graph,
     save_partition,
 )
-from instances.graph.graph_file import graph_document
+from instances.graph.graph import graph_document
 from instances.graph.memory import summarise
 from instances.graph.views import merge_graph
 from instances.partitioning.partition import crossings, stages

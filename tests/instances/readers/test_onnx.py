@@ -14,7 +14,7 @@ from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputWarning
 from instances.readers.onnx import read_onnx
 from instances.readers.onnx.graph import build
-from instances.readers.onnx.profiling import measure
+from instances.readers.onnx.model import measure
 
 #: Work is then a count of operations, which is long for seconds.
 COUNTING = Device(peak_flops=1.0, memory_bandwidth=math.inf)

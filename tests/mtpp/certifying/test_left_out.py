@@ -12,7 +12,7 @@ from command_line import mtpp
 import mtpp as api
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import MethodError
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from instances.random_graphs import regal_style
 from mtpp.certifying.certify import certify
 from mtpp.certifying.loop import leaving_out

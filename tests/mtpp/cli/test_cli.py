@@ -20,7 +20,7 @@ import experiments
 from heuristics import HEURISTICS
 from instances import ComputationGraph, Instance, Platform
 from instances.architectures import ARCHITECTURES
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from instances.partitioning.partition_file import read_partition
 from instances.readers import READERS
 from instances.suites import SUITES

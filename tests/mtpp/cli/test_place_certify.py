@@ -12,7 +12,7 @@ from command_line import columns, mtpp
 
 import mtpp as api
 from instances import ComputationGraph
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from instances.random_graphs import regal_style
 from mtpp.certifying.methods import PLACEMENT_STEPS
 from mtpp_models import SolverFaultError

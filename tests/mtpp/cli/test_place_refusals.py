@@ -12,7 +12,7 @@ from command_line import assert_misuse, columns, graph_file, mtpp
 
 from heuristics.placement.placeto import Checkpoint
 from instances import ComputationGraph
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, placement_document
 from instances.placement.problem import PlacementInstance

@@ -18,7 +18,7 @@ from command_line import mtpp
 
 import experiments
 from instances import ComputationGraph
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 
 
 @pytest.mark.slow

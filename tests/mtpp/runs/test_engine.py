@@ -19,7 +19,7 @@ import pytest
 from study_jobs import Sum, answers, diamonds, questions
 
 from instances import Instance, Platform
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from mtpp.runs import engine
 from mtpp.runs.engine import run_jobs
 from mtpp.runs.job import SCHEMA, Run, RunLog, read_runs

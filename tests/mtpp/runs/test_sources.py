@@ -120,7 +120,7 @@ WALKS = {"local-search", "multilevel", "portfolio"}
         ("heuristics/orders/searches.py", "brkga", {"brkga-100", "brkga-10000"}),
         ("heuristics/orders/searches.py", "random_search", {"random-1", "random-100", "random-10000"}),
         ("heuristics/orders/searches.py", "linear_arrangement", {"mla", "mla-weighted"}),
-        ("heuristics/orders/genetic.py", "evolve", {"brkga-100", "brkga-10000", "mla", "mla-weighted"}),
+        ("heuristics/orders/searches.py", "evolve", {"brkga-100", "brkga-10000", "mla", "mla-weighted"}),
         ("heuristics/orders/orders.py", "kahn_kernel", ORDERS | WALKS),
         ("heuristics/local_search/schedule.py", "search_by_gain", {"portfolio"}),
         ("heuristics/local_search/searches.py", "local_search", {"local-search"}),

@@ -18,8 +18,8 @@ from price_oracle import best_of_kahn, cheapest, convex_sets
 from instances import ComputationGraph, Instance, Platform
 from instances.graph.tensors import Tensors
 from mtpp.problems.checking import certificate_document
+from mtpp.verification.partitioning.cuts import frontier_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.frontiers import frontier_bound
 from mtpp.verification.verdict import Clock
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.priced.frontiers import FrontierBlocks, sweep_of

@@ -16,7 +16,7 @@ from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import regal_style
 from mtpp_models import solve
 from mtpp_models.bounds.priced.blocks import Relations, heaviest_block
-from mtpp_models.bounds.priced.price_search import PriceSearch
+from mtpp_models.bounds.priced.prices import PriceSearch
 from mtpp_models.bounds.priced.relaxation import LeastOverflow
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.solvers.highs import solve_lp
@@ -151,7 +151,7 @@ def test_a_search_without_its_program_keeps_its_prices(monkeypatch: pytest.Monke
     def none(*args: object) -> None:
         told.append(args[-1])
 
-    monkeypatch.setattr("mtpp_models.bounds.priced.price_search.solve_lp", none)
+    monkeypatch.setattr("mtpp_models.bounds.priced.prices.solve_lp", none)
     search = PriceSearch(best_of_kahn(Instance(regal_style("watts-strogatz", 60, seed=0), Platform(8, 1.0))))
     prices, ceiling = search.prices, search.ceiling
     search.improve(1, Deadline.after(0))

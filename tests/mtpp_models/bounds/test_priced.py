@@ -17,8 +17,8 @@ from instances.deadline import Deadline
 from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import regal_style
 from mtpp_models import Progress, SolveOptions, solve
-from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.priced import Prices
+from mtpp_models.bounds.priced.prices import PriceSearch
 from mtpp_models.bounds.priced.quick import Climb, QuickPrices
 from mtpp_models.bounds.priced.relaxation import with_ends
 from mtpp_models.simple import simple

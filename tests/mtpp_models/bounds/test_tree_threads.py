@@ -16,8 +16,7 @@ from instances import Instance, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from mtpp_models import SolveOptions, solve
-from mtpp_models.bounds.priced.price_search import PriceSearch
-from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.prices import BlockTree, PriceSearch
 
 
 @pytest.fixture(autouse=True, scope="module")

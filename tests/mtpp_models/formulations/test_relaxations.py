@@ -17,7 +17,7 @@ from strategies import questions
 
 import mtpp
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
-from instances.graph.graph_file import save_graph
+from instances.graph.graph import save_graph
 from instances.random_graphs import regal_style
 from mtpp_models import (
     MODELS,

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.stated import StatedGrid
+from instances.planning.stated import StatedGrid
 
 
 def way_of(chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int], mode: str) -> Configuration | None:

@@ -12,7 +12,7 @@ from instances.certificates import Claim
 from instances.errors import InputError
 from instances.json_files import Value
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.stated import StatedGrid, grid_from_document
+from instances.planning.stated import StatedGrid, grid_from_document
 from mtpp.verification.planning.grid.bounds import MARGIN, Setting, TooManyWaysError, equalised, may_hold, settings_of
 from mtpp.verification.planning.grid.costs import GridCosts, copies_of, kept_bytes
 from mtpp.verification.verdict import (
