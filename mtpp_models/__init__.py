@@ -69,7 +69,6 @@ __all__ = [
 
 # Module to the names that it has, found when asked for: most bring Pyomo along, for which a search must not wait.
 _HOMES = {
-    "bounds.algorithm": "Algorithm",
     "exchange.catalogue": "catalogue",
     "exchange.files": "BuiltModel InfeasibleRow Solution build "
     "cases explain_infeasible read_partition read_solution write_model",
@@ -78,7 +77,7 @@ _HOMES = {
     "formulations.strengthening": "Strengthening",
     "planning.bounds": "iteration_bound",
     "planning.solve": "BuiltReplication CostedPlan build_replication read_plan solve_replication",
-    "registry": "MODELS",
+    "registry": "MODELS Algorithm",
     "solve_model": "relaxation solve",
     "solvers.interface": "Progress SolveOptions SolverFaultError SolverNotAvailableError",
     "solvers.registry": "SOLVERS available_solvers",
