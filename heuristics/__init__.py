@@ -10,7 +10,8 @@ from heuristics.method import Limits, Method
 from heuristics.orders.orders import kahn
 from heuristics.orders.searches import BRKGAParameters, brkga
 from heuristics.orders.slicing import segment_costs, slice_order, slice_order_for_all_k
-from heuristics.registry import HEURISTICS, search
+from heuristics.registry import HEURISTICS
+from heuristics.search import search
 
 __all__ = [
     "HEURISTICS",

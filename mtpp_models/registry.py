@@ -13,9 +13,8 @@ from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.cuts import pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.levels import LEVELS, levels
-from mtpp_models.bounds.priced.bisection import BISECTION, bisection
 from mtpp_models.bounds.priced.priced import priced
-from mtpp_models.bounds.priced.quick import priced_quick
+from mtpp_models.bounds.priced.quick import BISECTION, bisection, priced_quick
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
@@ -146,7 +145,7 @@ _ALGORITHMS = (
 _BISECTION = Algorithm(
     BISECTION,
     "cheapest cut into two halves; for two blocks, if nothing overflows, the optimum",
-    "this project, mtpp_models/bounds/priced/bisection.py",
+    "this project, mtpp_models/bounds/priced/quick.py",
     bisection,
     MOST_PAIRED,
 )

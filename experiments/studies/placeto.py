@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.studies.papers.verdicts import value_of
+from experiments.studies.papers.numbers import value_of
 from experiments.studies.report import Report, Section
 from heuristics.method import Limits
 from heuristics.placement.annealing import anneal_placement, search_order

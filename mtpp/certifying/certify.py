@@ -32,10 +32,9 @@ from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals
 from mtpp_models.bounds.ideals.lattice import antichain
 from mtpp_models.bounds.levels import LEVELS
-from mtpp_models.bounds.priced.bisection import BISECTION
 from mtpp_models.bounds.priced.frontiers import is_forest
 from mtpp_models.bounds.priced.priced import PRICED, Prices
-from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
+from mtpp_models.bounds.priced.quick import BISECTION, PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import Algorithm, Model, find_model

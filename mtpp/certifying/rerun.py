@@ -24,8 +24,8 @@ from instances.system.processes import catch_interrupt
 from mtpp.questions.files import placement_of
 from mtpp.verification.verdict import Check, Verdict
 from mtpp_models import SolveOptions, SolverNotAvailableError, read_solution, solve
-from mtpp_models.bounds.priced.bisection import BISECTION, halved
 from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.quick import BISECTION, halved
 from mtpp_models.bounds.priced.relaxation import with_ends
 from mtpp_models.exchange.files import builders, stated_time
 from mtpp_models.placement.exact import EXACT

@@ -97,7 +97,7 @@ def _module(root: Path, path: Path) -> str:
 
 
 def _imported(path: Path, *, texts: bool = True) -> Iterator[str]:
-    """Names of modules, with `texts` also of those that another Python runs by their name."""
+    """Names of modules, with `texts` also of those that are run or loaded by their name, as ``module:function`` too."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -105,7 +105,7 @@ def _imported(path: Path, *, texts: bool = True) -> Iterator[str]:
             yield node.module
             yield from (f"{node.module}.{name.name}" for name in node.names)
         elif texts and isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
-            yield node.value
+            yield node.value.partition(":")[0]
 
 
 def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list[str], list[str]]:

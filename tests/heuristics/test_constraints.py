@@ -13,7 +13,7 @@ from strategies import questions
 
 from heuristics import HEURISTICS, Limits, slice_order
 from heuristics.orders.orders import by_window
-from heuristics.registry import search
+from heuristics.search import search
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.errors import NothingFoundError
 from instances.partitioning.peaks import KernelArrays

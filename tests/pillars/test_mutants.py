@@ -55,7 +55,7 @@ PROJECT = {
     "tests/conftest.py": 'from hypothesis import settings\nsettings.register_profile("first failure")\n',
     "tests/tiny/test_sums.py": "from tiny.sums import add\n\ndef test_add(): assert add(2, 1) == 3\n",
     "tiny/total.py": "from tiny.sums import add\n\nprint(add(1, 1))\n",
-    "tests/pillars/test_all.py": 'import subprocess\n\nASKED = ["python", "-m", "tiny.total"]\n',
+    "tests/pillars/test_all.py": 'import subprocess\n\nASKED = ["python", "-m", "tiny.total", "tiny.idle:same"]\n',
     "tests/tiny/test_others.py": "from tiny.loops import count\n\ndef test_count(): assert count(3) == 0\n",
 }
 
@@ -114,12 +114,12 @@ def test_faults_are_drawn_by_a_seed_one_a_file(project: Path) -> None:
 
 
 def test_near_a_file_are_its_tests_first_and_those_of_its_folder_then(project: Path) -> None:
-    """Others reach it through what imports it; a name in a text that another Python runs is an import, too."""
+    """Others reach it through what imports it; names in texts that are run, or have a ``:function``, are imports."""
     read_by = importers(project)
     sums, others, reaching = "tests/tiny/test_sums.py", "tests/tiny/test_others.py", "tests/pillars/test_all.py"
     assert concerned(project, "tiny/sums.py", read_by) == (["tiny/sums.py", sums, others], [reaching])
     assert concerned(project, "tiny/loops.py", read_by) == (["tiny/loops.py", others, sums], [])
-    assert concerned(project, "tiny/idle.py", read_by) == (["tiny/idle.py", others, sums], [])
+    assert concerned(project, "tiny/idle.py", read_by) == (["tiny/idle.py", reaching, others, sums], [])
     assert concerned(project, "tiny/total.py", read_by) == (["tiny/total.py", reaching, others, sums], [])
     golden = "tests/pillars/test_golden.py"
     (project / golden).write_text("import tests.pillars.test_all\n")

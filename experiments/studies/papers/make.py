@@ -14,8 +14,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.mtpp import Table, costs
+from experiments.studies.papers.numbers import (
+    OWN,
+    Claim,
+    Measured,
+    PaperNumber,
+    Row,
+    comparison,
+    judge_item,
+    numbers,
+    papers_of,
+    read_plan,
+)
 from experiments.studies.papers.partition import PartitionMeasures, PartitionRuns, seconds_of
-from experiments.studies.papers.plan import OWN, Row, papers_of, read_plan
 from experiments.studies.papers.training import (
     BUDGETS,
     PlacementMeasures,
@@ -23,7 +34,6 @@ from experiments.studies.papers.training import (
     training_jobs,
     training_questions,
 )
-from experiments.studies.papers.verdicts import Claim, Measured, PaperNumber, comparison, judge_item, numbers
 from experiments.studies.placeto import jobs_of, placeto_sections, plot_curves
 from experiments.studies.report import Finding, Report, Section, write_sections
 from experiments.studies.spp.tables import cells, plot_cells, table_iii_sections

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.studies.mtpp import Grid, Table, bound_grid, certificate_grid, heuristic_grid, run_frame, table_of
-from experiments.studies.papers.plan import Row
-from experiments.studies.papers.verdicts import Comparison, Measured, PaperNumber, Part, comparison, numbers
+from experiments.studies.papers.numbers import Comparison, Measured, PaperNumber, Part, Row, comparison, numbers
 from heuristics import HEURISTICS
 from instances import InputError, Instance
 from instances.deadline import Deadline

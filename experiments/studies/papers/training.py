@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.studies.papers.plan import Row
-from experiments.studies.papers.verdicts import Measured, PaperNumber, Part, percent_above, value_of
+from experiments.studies.papers.numbers import Measured, PaperNumber, Part, Row, percent_above, value_of
 from experiments.studies.placeto import (
     CELLS,
     NETWORKS,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.studies.papers.verdicts import table_iii
+from experiments.studies.papers.numbers import table_iii
 from heuristics.planning import PLANNERS
 from heuristics.planning.execution import iteration_time, pe
 from heuristics.planning.spp import fastest, plans_by_stages, recursive_device_order, spp, spp_plans

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from heuristics.placement.placeto.checkpoints import Checkpoint
 from heuristics.placement.placeto.environment import (
     ANCESTOR,
     DESCENDANT,
@@ -30,7 +31,6 @@ from heuristics.placement.placeto.environment import (
     Scorer,
     relations,
 )
-from heuristics.placement.placeto.placer import Checkpoint
 from heuristics.placement.simulator import penalised_times
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray

@@ -20,7 +20,7 @@ from heuristics.local_search.multilevel import _vary, clusters, cycle, join_by_d
 from heuristics.local_search.searches import multilevel
 from heuristics.orders.orders import kahn
 from heuristics.orders.slicing import equal_pieces, slice_order
-from heuristics.registry import search
+from heuristics.search import search
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.graph.views import merge_graph

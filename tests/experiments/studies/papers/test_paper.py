@@ -15,10 +15,9 @@ from paper_plans import paper_row
 
 import experiments
 from experiments.studies.mtpp import Grid
+from experiments.studies.papers.numbers import PaperNumber, Row, comparison, judge, numbers, value_of
 from experiments.studies.papers.partition import PartitionMeasures, PartitionRuns, is_regal
-from experiments.studies.papers.plan import Row
 from experiments.studies.papers.training import TrainingMeasures
-from experiments.studies.papers.verdicts import PaperNumber, comparison, judge, numbers, value_of
 from mtpp.runs.job import Run
 from mtpp_models import simple
 

@@ -8,10 +8,9 @@ import pytest
 from paper_plans import paper_row
 from profile_files import edits
 
+from experiments.studies.papers.numbers import PROFILES, Row, comparison, numbers, papers_of, read_plan
 from experiments.studies.papers.partition import PartitionRuns, taken
-from experiments.studies.papers.plan import PROFILES, Row, papers_of, read_plan
 from experiments.studies.papers.training import training_questions
-from experiments.studies.papers.verdicts import comparison, numbers
 from instances import InputError
 from instances.suites import find_suite
 

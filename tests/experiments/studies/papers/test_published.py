@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from experiments.studies.papers.verdicts import PAPERS, comparison, numbers, table_iii, value_of
+from experiments.studies.papers.numbers import PAPERS, comparison, numbers, table_iii, value_of
 from experiments.studies.placeto import CELLS, DESIGNS
 from experiments.studies.spp.jobs import TABLE, place_of, speed_up
 from experiments.studies.spp.tables import _CYCLES, _FLAT, _MUCH, _STAGES

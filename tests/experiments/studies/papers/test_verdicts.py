@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.studies.papers.verdicts import (
+from experiments.studies.papers.numbers import (
     Comparison,
     Measured,
     PaperNumber,
