@@ -7,8 +7,9 @@ run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "imp
 
 from heuristics.local_search.searches import local_search, portfolio
 from heuristics.method import Limits, Method
+from heuristics.orders.genetic import BRKGAParameters
 from heuristics.orders.orders import kahn
-from heuristics.orders.searches import BRKGAParameters, brkga
+from heuristics.orders.searches import brkga
 from heuristics.orders.slicing import segment_costs, slice_order, slice_order_for_all_k
 from heuristics.registry import HEURISTICS
 from heuristics.search import search

@@ -9,8 +9,9 @@ import numpy as np
 
 from heuristics.local_search.searches import local_search, multilevel, portfolio
 from heuristics.method import Limits, Method
+from heuristics.orders.genetic import BRKGAParameters
 from heuristics.orders.orders import kahn
-from heuristics.orders.searches import BRKGAParameters, brkga, linear_arrangement, random_search
+from heuristics.orders.searches import brkga, linear_arrangement, random_search
 from heuristics.orders.slicing import slice_order
 from instances import InputError, Instance, Partition
 from instances.errors import Registry, find

@@ -19,8 +19,14 @@ from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
 from mtpp_models.formulations.strengthening import Strengthening
-from mtpp_models.formulations.superblocks import EXACT, SuperblockFormulation, coarse
-from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
+from mtpp_models.formulations.superblocks import (
+    BOTTLENECK,
+    BOTTLENECK_NO_CUT_IO,
+    BOTTLENECK_NO_DAG,
+    EXACT,
+    SuperblockFormulation,
+    coarse,
+)
 from mtpp_models.simple import as_answer, one_block, simple_bound
 from mtpp_models.solvers.interface import Controls
 

@@ -15,8 +15,8 @@ import numpy as np
 from heuristics.local_search.annealing import ORDER_MOVES, Budget, Walker, best_of
 from heuristics.local_search.multilevel import SMALL_NODES, Pool
 from heuristics.method import Limits
+from heuristics.orders.genetic import BRKGAParameters, Population
 from heuristics.orders.orders import decode, kahn
-from heuristics.orders.searches import BRKGAParameters, Population
 from heuristics.orders.slicing import TABLE_NODES, slice_order
 from instances import Instance, Partition
 from instances.graph.tensors import FloatArray

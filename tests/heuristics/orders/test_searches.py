@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from heuristics import HEURISTICS, BRKGAParameters, Limits, brkga
+from heuristics.orders.genetic import evolve
 from heuristics.orders.orders import decode
-from heuristics.orders.searches import evolve, linear_arrangement, random_search
+from heuristics.orders.searches import linear_arrangement, random_search
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.partitioning.peaks import KernelArrays

@@ -120,7 +120,7 @@ WALKS = {"local-search", "multilevel", "portfolio"}
         ("heuristics/orders/searches.py", "brkga", {"brkga-100", "brkga-10000"}),
         ("heuristics/orders/searches.py", "random_search", {"random-1", "random-100", "random-10000"}),
         ("heuristics/orders/searches.py", "linear_arrangement", {"mla", "mla-weighted"}),
-        ("heuristics/orders/searches.py", "evolve", {"brkga-100", "brkga-10000", "mla", "mla-weighted"}),
+        ("heuristics/orders/genetic.py", "evolve", {"brkga-100", "brkga-10000", "mla", "mla-weighted"}),
         ("heuristics/orders/orders.py", "kahn_kernel", ORDERS | WALKS),
         ("heuristics/local_search/schedule.py", "search_by_gain", {"portfolio"}),
         ("heuristics/local_search/searches.py", "local_search", {"local-search"}),
@@ -161,13 +161,18 @@ DEFINED = {
     "mtpp_models.bounds.priced.priced": ["priced"],
     "mtpp_models.bounds.priced.quick": ["priced-quick", "bisection"],
     "mtpp_models.formulations.guess_bottleneck": ["guess-the-bottleneck guess-the-bottleneck-tight"],
-    "mtpp_models.formulations.superblocks": ["coarse-2 coarse-4 exact"],
-    "mtpp_models.formulations.three_superblock": ["bottleneck bottleneck-no-dag bottleneck-no-cut-io"],
+    "mtpp_models.formulations.superblocks": [
+        "coarse-2 coarse-4 exact",
+        "bottleneck bottleneck-no-dag bottleneck-no-cut-io",
+    ],
 }
 
 
 def test_an_edit_of_a_methods_file_reaches_that_method_alone(copied: Path) -> None:
-    """The mean over these files of what an edit of a definition reaches, each as likely; pigeonhole uses pinned."""
+    """The mean over these files of what an edit of a definition reaches, each as likely.
+
+    Pigeonhole uses pinned; the two bounds of guessed prices lay goals below a cost by the same constants.
+    """
     family = {name: names for defined in DEFINED.values() for names in defined for name in names.split()}
     assert {*family, "kahn", "simple"} == {*HEURISTICS, *MODELS}
     reached: dict[str, dict[str, set[str]]] = {module: {} for module in DEFINED}
@@ -177,7 +182,7 @@ def test_an_edit_of_a_methods_file_reaches_that_method_alone(copied: Path) -> No
                 reached[module].setdefault(definition, set()).add(names)
     means = {file: np.mean([len(users) for users in uses.values()]) for file, uses in reached.items()}
     assert np.mean([*means.values()]) < 1.1
-    del means["mtpp_models.bounds.cuts"]
+    del means["mtpp_models.bounds.cuts"], means["mtpp_models.bounds.priced.quick"]
     assert set(means.values()) == {1}
 
 
