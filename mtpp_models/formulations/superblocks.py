@@ -59,7 +59,7 @@ from mtpp_models.solvers.modeling import pyo
 _TINY = 1e-8
 
 
-def bottleneck(
+def three_superblocks(
     name: str, data: ScaledInstance, *, dag: bool, cut_io: bool, weight: Sequence[float] | None = None
 ) -> pyo.ConcreteModel:
     """Build the three-superblock relaxation, or one of its two relaxations.
@@ -105,7 +105,7 @@ def _around_most_work(partition: Partition) -> IntArray:
 
 
 def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, cut_io: bool = True) -> Formulation:
-    build = partial(bottleneck, name, dag=dag, cut_io=cut_io)
+    build = partial(three_superblocks, name, dag=dag, cut_io=cut_io)
 
     def cases(data: ScaledInstance) -> tuple[Case, ...]:
         if isinstance(data, ScaledKinds):
