@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from true_files import originals
 
 import mtpp
 from instances import InputError
+from instances.placement.placement import Placement
 from mtpp.problems.checking import result_document
 
 PATH = mtpp.ComputationGraph.from_edges(
@@ -152,6 +154,19 @@ def test_partitions_are_explained() -> None:
     assert found.better is not None
     assert found.better.bottleneck == 6
     assert found.sentences()[0].startswith("Its ratio is 1.3333")
+
+
+def test_placements_are_explained() -> None:
+    """A bus is named wherever anything passes, however short that takes."""
+    alone = mtpp.place(PATH, 2, "single", bandwidth=2, search_only=True)
+    apart = replace(alone, answer=Placement(alone.instance, [0, 1, 0]))
+    assert mtpp.explain(apart).sentences()[1:] == [
+        "Device 0 is the busiest: it computes 6.000 s, 60.0% of the step.",
+        "The bus out of device 0 is the busiest: it moves 500.0 ms, 5.0% of the step.",
+        "Longest path and even share of the work take 9.000 s, 90.0% of the step on any devices.",
+        "Device 0 holds most: 1 B.",
+    ]
+    assert not any("bus" in line.split() for line in mtpp.explain(alone).sentences())
 
 
 @pytest.mark.slow
