@@ -99,6 +99,7 @@ class Fitting:
         self.question, self.setting = question, setting
         self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
         self._menus: dict[int, list[tuple[Configuration, ...]]] = {}
+        self._times: dict[tuple[int, int, str], float] = {}
         self._groups: dict[tuple[_Runs, int, float, float], tuple[str, ...] | None] = {}
 
     def modes(self, cuts: tuple[int, ...], tensor: tuple[int, ...], part: float = 1.0) -> tuple[str, ...] | None:
@@ -121,13 +122,22 @@ class Fitting:
 
     def least(self, cuts: tuple[int, ...], tensor: tuple[int, ...], modes: tuple[str, ...]) -> float:
         """Lower bound on the time of a plan [s]: all passes of a group, and one microbatch in the groups before it."""
-        S, times = len(tensor), np.zeros(len(cuts) - 1)
-        for n, (begin, end) in enumerate(pairwise(cuts)):
-            menus = self.menus(tensor[n % S])
-            for layer in range(begin, end):
-                times[n] += next(w.forward + w.backward for w in menus[layer] if w.recompute == modes[layer])
+        S = len(tensor)
+        times = np.array(
+            [
+                sum(self._pass_time(layer, tensor[n % S], modes[layer]) for layer in range(begin, end))
+                for n, (begin, end) in enumerate(pairwise(cuts))
+            ]
+        )
         groups = self.M * times.reshape(-1, S).sum(axis=0)
         return float((groups + np.cumsum(times[:S]) - times[:S]).max())
+
+    def _pass_time(self, layer: int, t: int, mode: str) -> float:
+        """Time of both passes of a layer of tensor degree t [s]."""
+        if (layer, t, mode) not in self._times:
+            way = next(way for way in self.menus(t)[layer] if way.recompute == mode)
+            self._times[layer, t, mode] = way.forward + way.backward
+        return self._times[layer, t, mode]
 
     def menus(self, t: int) -> list[tuple[Configuration, ...]]:
         """Configurations of each layer, first the one without recomputation."""

@@ -39,21 +39,25 @@ _WITH_BOTH = (None, "megatron")
 
 def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) -> list[GridPlan]:
     """The plan in each order of assigning devices (`PLACINGS`) that the runtime has; empty if it does not fit."""
-    plans, setting = [], sketch.setting
+    plans, setting = list[GridPlan](), sketch.setting
     single = setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 or runtime not in _WITH_BOTH
     for placing in PLACINGS[: 1 if single else 2]:
         try:
-            plan = GridPlan(
-                question,
-                setting.micro_batch,
-                setting.pipelines,
-                sketch.cuts,
-                sketch.tensor,
-                sketch.modes,
-                setting.context,
-                setting.expert,
-                setting.zero,
-                placing,
+            plan = (
+                plans[0].placed(placing)
+                if plans
+                else GridPlan(
+                    question,
+                    setting.micro_batch,
+                    setting.pipelines,
+                    sketch.cuts,
+                    sketch.tensor,
+                    sketch.modes,
+                    setting.context,
+                    setting.expert,
+                    setting.zero,
+                    placing,
+                )
             )
         except InputError:
             continue

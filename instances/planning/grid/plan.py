@@ -9,7 +9,7 @@ d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples ea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -112,6 +112,10 @@ def _channels(groups: int, stages: int, full_duplex: bool) -> tuple[IntArray, in
     return np.array([machines.setdefault(pair, len(machines)) for pair in pairs], dtype=np.int64), len(machines)
 
 
+# Values that are computed once, and do not depend on where the devices lie.
+_PLACED_ANYHOW = ("layers", "parameters", "memory")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class GridPlan(Displayed):
     """Answer to a `GridInstance`: degrees of parallelism, the stages, and what each layer recomputes.
@@ -181,12 +185,23 @@ class GridPlan(Displayed):
         for name, value in (("pp", self.groups), ("v", self.turns), *(("tp", t) for t in self.tensor)):
             if getattr(fixed, name) not in (None, value):
                 raise InputError(f"The question asks for {name} {getattr(fixed, name)}, not {value}.")
-        if self.first_device is None or not all(question.servers.has_room(t, self.context) for t in self.tensor):
-            raise InputError(f"{self.devices} devices of this plan do not fit on {question.servers.name}.")
+        self._check_place()
         for g in np.flatnonzero(self.memory.total > question.memory * (1 + 1e-12))[:1]:
             raise InputError(
                 f"Group {g} needs {self.memory.total[g]:.6g} bytes on each device, which has {question.memory:.6g}."
             )
+
+    def _check_place(self) -> None:
+        servers = self.instance.servers
+        if self.first_device is None or not all(servers.has_room(t, self.context) for t in self.tensor):
+            raise InputError(f"{self.devices} devices of this plan do not fit on {servers.name}.")
+
+    def placed(self, placing: str) -> GridPlan:
+        """The same plan with its devices in another order of `PLACINGS`; an `InputError` if they do not fit so."""
+        plan, kept = object.__new__(GridPlan), {*(entry.name for entry in fields(self)), *_PLACED_ANYHOW}
+        plan.__dict__.update({name: value for name, value in self.__dict__.items() if name in kept}, placing=placing)
+        plan._check_place()
+        return plan
 
     @property
     def chain(self) -> ConfiguredChain:
@@ -396,7 +411,8 @@ class GridPlan(Displayed):
         """For each group, rates between devices with the same dense parameters, and with the same experts [bytes/s]."""
         rates, size = [], self.instance.servers.size
         for t, servers in zip(self.tensor, self._server, strict=True):
-            width, (_, counts) = t * self.context, np.unique(servers, return_counts=True)
+            width, counts = t * self.context, np.bincount(servers)
+            counts = counts[counts > 0]
             ranks = min(self.context, size // t) * int(counts.min())
             inside = len(counts) == 1 and width <= size
             rates.append(self.instance.ring_rates(0 if inside else ranks, (t, self.context, self.expert)))

@@ -221,6 +221,15 @@ def test_too_many_ideals_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
         proved(Instance(graph, Platform(5, 1.0)), 7.0)
 
 
+@pytest.mark.parametrize(("work", "k", "value"), [([1.0] * 30, 3, 9.9), ([9.0] + [1.0] * 29, 5, 8.9)])
+def test_an_even_share_and_a_large_node_are_proved_without_ideals(
+    work: list[float], k: int, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which there are too many."""
+    monkeypatch.setattr("mtpp.verification.partitioning.ideals._TABLE", 2**20)
+    assert proved(Instance(ComputationGraph.from_edges([], work), Platform(k, 1.0)), value) is not None
+
+
 def test_bug_a_tiny_claim_beside_a_large_memory_overflowed() -> None:
     """The overflow says nothing where the claim has no digits beside it; the work does."""
     graph = ComputationGraph.from_edges([(0, 1)], [1.0, 1.0], [4.0, 0.0], [1e9, 1e9])
