@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from instances.compiled import compiled
 from instances.errors import InputError
 from instances.flow.problem import FlowInstance
-from instances.graph.display import Displayed, Rows, figures
+from instances.graph.display import Displayed, Rows, figures, how_many
 from instances.graph.tensors import FloatArray, IntArray, freeze
 
 
@@ -28,8 +29,9 @@ class Turns(NamedTuple):
     def __str__(self) -> str:
         sizes = sorted(set(self.sizes[self.sizes > 0].tolist()))
         of = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else "".join(map(str, sizes)) or "no"
-        batches = "1 batch" if self.in_flight == 1 else f"{self.in_flight} batches"
-        return f"{batches} of {of} {'sequence' if of == '1' else 'sequences'}, a step each {figures(self.tick, 's')}"
+        sequences, devices = "sequence" if of == "1" else "sequences", how_many(int((self.sizes > 0).sum()), "device")
+        turns = f"{how_many(self.in_flight, 'batch')} of {of} {sequences} on {devices}"
+        return f"{turns}, a step each {figures(self.tick, 's')}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,8 +56,6 @@ class FlowAnswer(Displayed):
     instance: FlowInstance
     interval: IntArray
     group: IntArray
-
-    cost_name: ClassVar[str] = "time a request"
 
     def __init__(self, instance: FlowInstance, interval: ArrayLike, group: ArrayLike | None = None) -> None:
         table = np.array(interval)
@@ -147,8 +147,13 @@ class FlowAnswer(Displayed):
         return capacity
 
     @property
+    def cost_name(self) -> str:
+        """Noun of the cost."""
+        return self.instance.cost_name
+
+    @property
     def cost(self) -> float:
-        """Time for each request, 1 / flow [s]."""
+        """Time for each token of the sequences, or for each request, 1 / flow [s]."""
         return 1 / self.flow if self.flow > 0 else math.inf
 
     def _title(self) -> str:
@@ -157,8 +162,10 @@ class FlowAnswer(Displayed):
     @property
     def measures(self) -> dict[str, str]:
         """The flow, and the batches that take turns for it, as texts by label."""
-        waiting = {"in flight": "; ".join(map(str, self.turns))} if self.turns else {}
-        return {"flow": figures(self.flow, "requests/s"), **waiting}
+        alike = Counter(map(str, self.turns))
+        groups = [text if count == 1 else f"{count} groups, each {text}" for text, count in alike.items()]
+        waiting = {"in flight": "; ".join(groups)} if groups else {}
+        return {"flow": figures(self.flow, self.instance.rate_unit), **waiting}
 
     def _facts(self) -> dict[str, str]:
         return self.measures
@@ -176,7 +183,7 @@ class FlowAnswer(Displayed):
             for i in order.tolist()
             for begin, end in [self.interval[i].tolist()]
         ]
-        return ["device", "layers", *(["sequences"] if self.turns else []), "requests/s"], rows
+        return ["device", "layers", *(["sequences"] if self.turns else []), self.instance.rate_unit], rows
 
 
 def _best_tick(instance: FlowInstance, interval: IntArray, rates: FloatArray, in_flight: int) -> float:

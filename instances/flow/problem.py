@@ -118,6 +118,21 @@ class FlowInstance(QuestionRecord):
         return len(self.devices)
 
     @property
+    def counted(self) -> str:
+        """The noun of what the flow counts: tokens where sequences take turns, each for its next one, or requests."""
+        return "request" if self.steps is None else "token"
+
+    @property
+    def rate_unit(self) -> str:
+        """Unit of the flow."""
+        return f"{self.counted}s/s"
+
+    @property
+    def cost_name(self) -> str:
+        """Noun of the cost, 1 / flow."""
+        return f"time a {self.counted}"
+
+    @property
     def longest(self) -> int:
         """Largest number of devices that a request may pass."""
         limits = (self.n, self.longest_path, None if self.steps is None else self.steps.in_flight)

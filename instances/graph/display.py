@@ -54,6 +54,17 @@ def exact_figures(value: float, unit: str = "") -> str:
     return f"{float(value)!r} {unit}".rstrip()
 
 
+def how_many(count: int, noun: str) -> str:
+    """A number with its noun, in singular or plural.
+
+    Examples
+    --------
+    >>> how_many(1, "device"), how_many(2, "microbatch")
+    ('1 device', '2 microbatches')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
 class Displayed:
     """Base of records that are shown as a title, rows of label and text, and perhaps a table; arrays are not printed.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.errors import printable
+from instances.graph.display import how_many
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.problem import Instance
@@ -257,7 +258,7 @@ def find_infeasibility(instance: Instance) -> Infeasibility | None:
     if limit is not None and params + need > limit:
         what = instance.graph.held_words + ("" if instance.activation_buffer is None else " beside the buffers")
         peak = f" and {loads.words(need)} of activations" if params <= limit else ""
-        devices = "1 device" if instance.k == 1 else f"{instance.k} devices"
+        devices = how_many(instance.k, "device")
         reason = f"does not fit: {loads.words(params)} of {what}{peak}, {loads.words(limit)} on {devices}"
         return Infeasibility(reason, {"kind": "sum"})
     return _node_without_device(instance, loads) or _windows_too_small(instance, loads)

@@ -23,6 +23,7 @@ from instances.deadline import Stopwatch
 from instances.devices import Cluster
 from instances.errors import InputError, WordError, is_refused, word
 from instances.flow.problem import FlowInstance
+from instances.graph.display import how_many
 from instances.json_files import read_text
 from instances.partitioning.serving import ServingInstance
 from instances.placement.networks import group_nodes
@@ -63,7 +64,7 @@ from mtpp.questions.serving import (
     throughput_at_most_context,
 )
 from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
-from mtpp.text.numbers import Quantity, how_many
+from mtpp.text.numbers import Quantity
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.serving import serving_front
 from mtpp_models.placement.cp import CP_SOLVER, cp_version

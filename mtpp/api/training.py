@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from instances.errors import InputError, printable
+from instances.graph.display import how_many
 from instances.json_files import Value, read_json
 from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.accelerators import MEASURED
@@ -24,7 +25,6 @@ from mtpp.certifying.methods import GridResult, certify_grid, plans_of_other_deg
 from mtpp.questions.grid import GridQuestion, grid_question
 from mtpp.questions.planning import TrainWords
 from mtpp.questions.words import path_of, takes_words, words_of
-from mtpp.text.numbers import how_many
 from mtpp_models import Progress
 
 #: A step above it, or devices used below it, are mostly a number in another unit [s].

@@ -16,7 +16,7 @@ from instances.deadline import Deadline
 from instances.errors import printable, word
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import FlowInstance
-from instances.graph.display import figures
+from instances.graph.display import figures, how_many
 from instances.partitioning.partition import crossings, stages
 from instances.partitioning.serving import ServingInstance
 from instances.placement.placement import Placement
@@ -30,7 +30,7 @@ from instances.serving.costs import costs_of
 from instances.serving.problem import PICO, DeploymentInstance
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
-from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words
+from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.cuts import pinned
 from mtpp_models.planning.grid import covered as covered_in_grid
@@ -152,7 +152,7 @@ def explain_placement(result: Result[PlacementInstance, Placement], placement: P
 @_explains
 def explain_flow(result: Result[FlowInstance, FlowAnswer], answer: FlowAnswer) -> Iterator[str]:
     """Explain a flow: devices and links at their limits, and layers on few devices."""
-    instance, rate = answer.instance, "requests/s"
+    instance, rate = answer.instance, answer.instance.rate_unit
     bound = result.bound
     if bound is not None and bound.value > 0:
         limit = figures(1 / bound.value, rate)
@@ -435,7 +435,7 @@ def memory_sentence(partition: Partition) -> str | None:
     slowest, memory, k = int(partition.block_costs.argmax()), instance.platform.memory, instance.k
     if not partition.kind_names and instance.graph.held_total > k * memory:
         contents = f"{bytes_in_words(instance.graph.held_total)} of {instance.graph.held_words}"
-        why = f"{contents}, {bytes_in_words(k * memory)} on {k} {'devices' if k > 1 else 'device'}"
+        why = f"{contents}, {bytes_in_words(k * memory)} on {how_many(k, 'device')}"
     else:
         need = partition.param_bytes + partition.state_bytes + partition.peaks
         worst = int((need - partition.memories).argmax())
@@ -518,7 +518,7 @@ def _slack(findings: Findings) -> str | None:
     k, spare = findings.partition.instance.k, sorted(stages(findings.partition), key=lambda stage: stage.share)
     slack = [stage for stage in spare if stage.share < 1 - _LITTLE]
     empty = k - len(spare)
-    idle = [f"{empty} empty {'stages' if empty > 1 else 'stage'}"] if empty else []
+    idle = [how_many(empty, "empty stage")] if empty else []
     named = [f"stage {stage.stage} ({1 - stage.share:.1%})" for stage in slack[:_MOST_NAMED]]
     rest = [f"{len(slack) - _MOST_NAMED} more"] if len(slack) > _MOST_NAMED else []
     if k == 1:
@@ -555,7 +555,7 @@ def _even_work(findings: Findings) -> str | None:
     work, k = float(findings.partition.instance.graph.work.sum()), findings.partition.instance.k
     if work == 0:
         return None
-    spread = f"The work spread evenly over {k} {'stages' if k > 1 else 'stage'} takes {findings.part(work / k)}"
+    spread = f"The work spread evenly over {how_many(k, 'stage')} takes {findings.part(work / k)}"
     return f"{spread}: below that only with more stages or less work."
 
 

@@ -113,7 +113,7 @@ class PlanFiles(Files):
 
 
 def check_apart(options: Mapping[str, Any]) -> None:
-    """Refuse to write one file twice, or over a file that is read; `options` are all options.
+    """Refuse to write one file twice, or over a file or the manifest of stages that is read; `options` are all options.
 
     Raises
     ------
@@ -121,13 +121,18 @@ def check_apart(options: Mapping[str, Any]) -> None:
         If two of them are the same file.
     """
     written = {name: options[name] for name in _WRITTEN if options.get(name) is not None}
+    if not written:
+        return
     for (name, path), (other, target) in combinations(written.items(), 2):
         if _same(path, target):
             raise WordError(name, path, f"{said(other, target)} is the same file; give another name.")
+    from mtpp.stages.manifest import MANIFEST
+
     read = [value if isinstance(value, list) else [value] for name, value in options.items() if name not in _WRITTEN]
     for value in (value for values in read for value in values if isinstance(value, str | PathLike)):
+        file = os.path.join(value, MANIFEST) if os.path.isdir(value) else value
         for name, path in written.items():
-            if os.path.isfile(value) and _same(path, value):
+            if os.path.isfile(file) and _same(path, file):
                 raise WordError(name, path, "this is a file to read; give another name.")
 
 

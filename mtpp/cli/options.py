@@ -145,7 +145,9 @@ def option_of(name: str) -> str:
 
 def spelled(name: str, value: Any) -> str:
     """A keyword argument with its value as an option in a shell."""
-    return option_of(name) if value is None or value is True else f"{option_of(name)} {shlex.quote(str(value))}"
+    if value is None or value is True:
+        return option_of(name)
+    return f"{option_of(name)} {shlex.quote(str(value).removesuffix('.0') if isinstance(value, float) else str(value))}"
 
 
 Graph = Annotated[str, argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]

@@ -119,7 +119,7 @@ def flow(
     from mtpp.api.planning import flowed
 
     return printing.answer(
-        (instance.label, "time a request"),
+        (instance.label, instance.cost_name),
         lambda live, _: flowed(instance, words, live.show),
         files,
         lambda result: printing.rows([_flow_row(result)]),
@@ -129,14 +129,14 @@ def flow(
 
 def _flow_row(result: FlowResult) -> dict[str, str]:
     assert result.answer is not None
-    bound, turned = result.bound, result.answer.turns
+    bound, turned, unit = result.bound, result.answer.turns, result.instance.rate_unit
     return {
         "instance": result.instance.name,
         "devices": str(result.instance.n),
         "layers": str(result.instance.layers),
-        "flow [1/s]": f"{result.answer.flow:.7g}",
+        f"flow [{unit}]": f"{result.answer.flow:.7g}",
         **({"in flight": ", ".join(str(turns.in_flight) for turns in turned)} if turned else {}),
-        "at most [1/s]": "–" if bound is None or bound.value == 0 else f"{1 / bound.value:.7g}",
+        f"at most [{unit}]": "–" if bound is None or bound.value == 0 else f"{1 / bound.value:.7g}",
         "by": result.by,
         "ratio": or_dash(result.ratio, ".6f"),
         "status": result.status.value,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from instances.errors import InputError, printable
-from instances.graph.display import figures
+from instances.graph.display import figures, how_many
 from instances.json_files import json_text
 from instances.planning import Iteration, Timeline, TrainingInstance
 from instances.planning.grid.plan import GridPlan
@@ -16,7 +16,6 @@ from instances.planning.problem import ELEMENT_BYTES
 from mtpp.api.training import is_alike, training_of, use_of
 from mtpp.certifying.methods import GridResult, PlanResult, plans_of_other_degrees, uniform_plan
 from mtpp.problems.registry import PROBLEMS
-from mtpp.text.numbers import how_many
 
 # Tables of ``mtpp train``: question, speed, stages, memory, and the plan beside the uniform one.
 

@@ -187,7 +187,7 @@ def _between_servers(plan: Plan) -> str:
 
 def flow_figure(answer: FlowAnswer, bound: Bound | None = None) -> Figure:
     """Figure of each device's layers, above the flow through each layer with the bound."""
-    title = f"{answer.instance.name}: {answer.flow:.6g} requests/s"
+    title = f"{answer.instance.name}: {answer.flow:.6g} {answer.instance.rate_unit}"
     return figure_of((title, device_section(answer).chart), ("", layer_chart(answer, bound)))
 
 

@@ -12,6 +12,7 @@ from instances.architectures import ARCHITECTURES
 from instances.errors import InputError, WordError, assume, nearest, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
+from instances.graph.display import how_many
 from instances.graph.tensors import FloatArray
 from instances.machines import MOST_DEVICES, Kind, Machines
 from instances.placement.problem import PlacementInstance
@@ -52,7 +53,7 @@ from mtpp.questions.words import (
     chosen,
     pick,
 )
-from mtpp.text.numbers import Quantity, how_many, parse_bandwidth
+from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
     import networkx as nx

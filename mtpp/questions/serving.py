@@ -27,7 +27,7 @@ from instances.errors import (
     printable,
     word,
 )
-from instances.graph.display import figures
+from instances.graph.display import figures, how_many
 from instances.json_files import read_json
 from instances.machines import Kind, Machines
 from instances.partitioning.partition import Partition
@@ -53,7 +53,7 @@ from mtpp.questions.partitioning import (
 )
 from mtpp.questions.reading import DecoderWords, decoder_words, device_of, is_decoder, read_graph
 from mtpp.questions.words import LIMITS, MACHINES, GraphLike, Word, chosen, path_of, pick
-from mtpp.text.numbers import Quantity, how_many, parse_bandwidth, parse_counts, parse_seconds
+from mtpp.text.numbers import Quantity, parse_bandwidth, parse_counts, parse_seconds
 
 # Cuts for serving: a decoder cut into stages that hold caches of keys and values.
 

@@ -14,6 +14,7 @@ from instances import ComputationGraph, InputError, Instance
 from instances.certificates import Envelope
 from instances.errors import printable, word
 from instances.flow.problem import FlowInstance
+from instances.graph.display import how_many
 from instances.graph.questions import nameless
 from instances.partitioning.stated import StatedServing
 from instances.placement.problem import PlacementInstance
@@ -44,7 +45,6 @@ from mtpp.questions.statements import (
     unstated,
 )
 from mtpp.questions.words import LIMITS, SEARCH, GraphLike, Word, checked, pick, without_defaults, words_of
-from mtpp.text.numbers import how_many
 
 
 @without_defaults

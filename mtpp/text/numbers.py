@@ -110,17 +110,6 @@ def _in_words(value: float, scale: Scale) -> str:
     return f"{scale.cell(value)} {scale.unit}"
 
 
-def how_many(count: int, noun: str) -> str:
-    """A number with its noun, in singular or plural.
-
-    Examples
-    --------
-    >>> how_many(1, "device"), how_many(2, "microbatch")
-    ('1 device', '2 microbatches')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
-
-
 def or_dash(value: float | None, style: str = ".6g") -> str:
     """A number as text; a dash where it is missing."""
     return "–" if value is None else format(value, style)

@@ -419,8 +419,8 @@ def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
 
 #: For each bound, a text that names the plans covered; the narrowest class first.
 COVERED = {
-    "z-grid": "any cuts, degrees and recomputation, one stage a device",
-    "turns-grid": "any cuts, degrees and recomputation, stages in turns in Megatron-LM's order",
+    "z-grid": "any cuts, allowed degrees and recomputation, one stage a device",
+    "turns-grid": "any cuts, allowed degrees and recomputation, stages in turns in Megatron-LM's order",
     "apart-grid": "any plan in the grid, in one server or in several, stages in turns as well",
     "work-grid": "any plan in the grid, stages in turns as well",
 }

@@ -319,7 +319,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     monkeypatch.chdir(tmp_path)
     Path("q.json").write_text(json.dumps(GOLDEN["two and one"][0]))
     assert mtpp("flow q.json --time-limit 2 --out c.json --plot c.png") == 0
-    assert columns(capsys.readouterr().out)["flow [1/s]"] == "5"
+    assert columns(capsys.readouterr().out)["flow [requests/s]"] == "5"
     assert mtpp("verify c.json") == 0
     assert Path("c.png").stat().st_size > 0
     capsys.readouterr()

@@ -74,7 +74,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     monkeypatch.chdir(tmp_path)
     words = "flow gpt2 --devices 2xT4,1xL4 --dim batch=8"
     assert mtpp(f"{words} --out flow.json") == 0
-    shown = float(columns(capsys.readouterr().out)["flow [1/s]"])
+    shown = float(columns(capsys.readouterr().out)["flow [tokens/s]"])
     result = api.flow("gpt2", devices="2xT4,1xL4", dims={"batch": 8})
     assert result.answer is not None
     assert result.answer.flow == pytest.approx(shown)
@@ -104,6 +104,27 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     )
 
 
+def test_bug_tokens_were_called_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In decoding each sequence is served one token; a prompt is a request. Alike groups are said once."""
+    words, file = "flow gpt2 --devices 2xA100,2xL4@1GB/s --dim batch=8 --time-limit 2", tmp_path / "flow.json"
+    assert mtpp(f"{words} --out {file}") == 0
+    assert mtpp(f"explain {file}") == 0
+    out = capsys.readouterr().out
+    assert "flow [tokens/s]" in out
+    assert "at most [tokens/s]" in out
+    assert "device  layers  sequences  tokens/s" in out
+    assert "time a token  " in out
+    assert "2 groups, each 1 batch of 8 sequences on 1 device, a step each" in out
+    assert "tokens/s pass, and no layers let more than" in out
+    assert "request" not in out
+    page = api.report(file)
+    assert "Tokens through each layer" in page
+    assert "tokens/s" in page
+    assert "requests/s" not in page
+    assert mtpp(f"{words} --dim phase=prefill") == 0
+    assert "flow [requests/s]" in capsys.readouterr().out
+
+
 def golden(**words: Any) -> Any:
     """Llama 3 8B on two L4 at a context of 8192."""
     dims = {"batch": 64, "context": 8192, "element_bytes": 2}
@@ -123,7 +144,9 @@ def test_bug_waiting_sequences_held_no_caches(tmp_path: Path) -> None:
     assert verdict.faults == ()
     assert float(verdict.proved_ratio or 0) == pytest.approx(1.0)
     read = api.read(tmp_path / "flow.json").answer
-    assert str(read.turns[0]) == str(answer.turns[0]) == "2 batches of 15 sequences, a step each 53.8125 ms"
+    assert (
+        str(read.turns[0]) == str(answer.turns[0]) == "2 batches of 15 sequences on 2 devices, a step each 53.8125 ms"
+    )
     assert result.instance.question_words.startswith("32 layers on 2 devices (2 of a kind), 6 links, phase decode")
 
 

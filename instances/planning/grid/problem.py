@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Annotated, ClassVar
 
 from instances.errors import InputError
-from instances.graph.display import exact_figures, figures
+from instances.graph.display import exact_figures, figures, how_many
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.planning.grid.configurations import (
     MODES,
@@ -277,7 +277,7 @@ class GridInstance(QuestionRecord):
         servers, state = self.servers, self.state_bytes
         words = [
             f"{self.global_batch} samples a step",
-            f"{servers.count} server{'s' if servers.count > 1 else ''} of {servers.size} devices",
+            f"{how_many(servers.count, 'server')} of {servers.size} devices",
         ]
         inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
         words += [f"{inner} in a server, {outer} between servers", f"{self.layers} layers"]

@@ -11,7 +11,7 @@ import numpy as np
 from instances import Bound, Partition
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import FlowInstance
-from instances.graph.display import figures
+from instances.graph.display import figures, how_many
 from instances.partitioning.partition import crossings, stages
 from instances.partitioning.stated import Crossing
 from instances.runtimes.layers import layers_in_words
@@ -32,7 +32,7 @@ from mtpp.plots.sections import (
     shortened,
     stacked,
 )
-from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words, tokens_in_words
+from mtpp.text.numbers import Scale, bytes_in_words, time_in_words, tokens_in_words
 
 # Sections of a page about a partition: stages, graph, transfers, timeline, memory.
 
@@ -213,7 +213,6 @@ def _scatter(front: Front) -> Scatter | None:
 # Sections of a page about a flow: layers of the devices, what passes them and their links, and what holds it back.
 
 
-_RATE = "requests/s"
 #: A device or a link is full from this part of its capacity on.
 _FULL = 1 - 1e-9
 
@@ -227,7 +226,7 @@ def flow_question(answer: FlowAnswer) -> dict[str, str]:
         capacity = "holds no layer"
         if len(supported):
             ends = dict.fromkeys((int(supported[0]), int(supported[-1])))
-            capacity = ", ".join(f"{figures(row[c], _RATE)} with {c} {'layer' if c == 1 else 'layers'}" for c in ends)
+            capacity = ", ".join(f"{figures(row[c], instance.rate_unit)} with {how_many(c, 'layer')}" for c in ends)
         prefix = "" if instance.steps is None else "at most "
         facts[_kind_name(instance, t)] = f"{how_many(int(instance.counts[t]), 'device')}: {prefix}{capacity}"
     return facts
@@ -242,7 +241,7 @@ def _kind_name(instance: FlowInstance, t: int) -> str:
 def flow_sections(answer: FlowAnswer, bound: Bound | None) -> Iterator[Section]:
     """All sections on a flow."""
     yield device_section(answer)
-    yield Section("Requests through each layer", chart=layer_chart(answer, bound))
+    yield Section(f"{answer.instance.counted.capitalize()}s through each layer", chart=layer_chart(answer, bound))
     yield _link_section(answer)
 
 
@@ -250,12 +249,13 @@ def device_section(answer: FlowAnswer) -> Section:
     """The layers of each device in use, with bars filled by its load."""
     instance, interval, capacity, passes = answer.instance, answer.interval, answer.capacity, _passes(answer)
     order = np.lexsort((interval[:, 1], interval[:, 0]))
-    scale, rows, cells = Scale.of_numbers(capacity, _RATE), [], []
+    unit = instance.rate_unit
+    scale, rows, cells = Scale.of_numbers(capacity, unit), [], []
     for i in order[interval[order, 1] > interval[order, 0]].tolist():
         (begin, end), name, t = interval[i].tolist(), instance.devices[i], int(instance.kind[i])
         share = min(1.0, float(passes[i] / capacity[i])) if capacity[i] > 0 else 0.0
         layers, rate = _layers(begin, end), scale.cell(float(capacity[i]))
-        title = f"{name}, {_kind_name(instance, t)}: layers {layers}, {share:.1%} of {rate} {_RATE}"
+        title = f"{name}, {_kind_name(instance, t)}: layers {layers}, {share:.1%} of {rate} {unit}"
         rows.append(Row(name, [Bar(begin, end, "spare", title), Bar(begin, end, t, title, 1 - share, 1.0)]))
         cells.append(
             [
@@ -271,7 +271,7 @@ def device_section(answer: FlowAnswer) -> Section:
     idle = instance.n - len(cells)
     words = "A row is a device, from its first layer to its last, in the colour of its kind; the filled part of its "
     words += "height is what passes, of what it could serve." + (f" {idle} devices hold no layer." if idle else "")
-    header = ["device", "kind", "layers", "number", f"could serve [{_RATE}]", "passes", "used"]
+    header = ["device", "kind", "layers", "number", f"could serve [{unit}]", "passes", "used"]
     kinds: dict[Kind, str] = {t: _kind_name(instance, t) for t in range(len(instance.capacity))}
     chart = Chart(rows, Scale("layer", 1.0, 0), "device", "layer", kinds | {"spare": "could serve more"})
     return Section("Layers of the devices", sentences=[words], chart=chart, table=Table(header, cells))
@@ -283,17 +283,17 @@ def _layers(begin: int, end: int) -> str:
 
 def layer_chart(answer: FlowAnswer, bound: Bound | None = None) -> Chart:
     """Capacity of each layer; neighbouring layers on the same devices share a row."""
-    interval, flow = answer.interval, answer.flow
+    interval, flow, unit = answer.interval, answer.flow, answer.instance.rate_unit
     cuts = sorted({0, answer.instance.layers, *interval[interval[:, 1] > interval[:, 0]].ravel().tolist()})
     rates = [float(answer.capacity[(interval[:, 0] <= a) & (interval[:, 1] >= b)].sum()) for a, b in pairwise(cuts)]
     parts = {"work": [min(flow, rate) for rate in rates], "spare": [max(0.0, rate - flow) for rate in rates]}
-    marks = [Mark(flow, "limit", f"flow {figures(flow, _RATE)}")]
+    marks = [Mark(flow, "limit", f"flow {figures(flow, unit)}")]
     if bound is not None and bound.value > 0:
-        marks.append(Mark(1 / bound.value, "bound", f"no layers let more than {figures(1 / bound.value, _RATE)} pass"))
+        marks.append(Mark(1 / bound.value, "bound", f"no layers let more than {figures(1 / bound.value, unit)} pass"))
     labels = [_layers(a, b) for a, b in pairwise(cuts)]
     kinds: dict[Kind, str] = {"work": "passes", "spare": "could pass, by the devices alone"}
-    scale = Scale.of_numbers([*rates, flow], _RATE)
-    return stacked(labels, parts, scale, "layers", axis="requests", kinds=kinds, marks=marks)
+    scale = Scale.of_numbers([*rates, flow], unit)
+    return stacked(labels, parts, scale, "layers", axis=f"{answer.instance.counted}s", kinds=kinds, marks=marks)
 
 
 def _link_section(answer: FlowAnswer) -> Section:
@@ -302,7 +302,7 @@ def _link_section(answer: FlowAnswer) -> Section:
     names = ["source", "sink", *answer.instance.devices, *answer.instance.devices]
     links = [(u, v) for u, v in np.argwhere(passing > 0).tolist() if v != u + n or u < 2]
     links.sort(key=lambda link: -passing[link] / network[link])
-    scale = Scale.of_numbers([passing[link] for link in links], _RATE)
+    scale = Scale.of_numbers([passing[link] for link in links], answer.instance.rate_unit)
     rows = [
         [
             names[u],
@@ -317,11 +317,11 @@ def _link_section(answer: FlowAnswer) -> Section:
     devices = int((_passes(answer) >= answer.capacity * _FULL)[answer.capacity > 0].sum())
     words = f"{len(links)} links are used, {full} of them full; {devices} of {n} devices are full. One way to reach "
     words += "the flow is shown, the fullest links first; there may be others."
-    header = ["from", "to", f"passes [{_RATE}]", "could carry", "used"]
+    header = ["from", "to", f"passes [{answer.instance.rate_unit}]", "could carry", "used"]
     return Section("Links", sentences=[words], table=Table(header, rows))
 
 
 def _passes(answer: FlowAnswer) -> np.ndarray:
-    """(n,) requests/s through each device."""
+    """(n,) flow through each device [tokens/s or requests/s]."""
     n = answer.instance.n
     return answer.passing[np.arange(2, n + 2), np.arange(n + 2, 2 * n + 2)]

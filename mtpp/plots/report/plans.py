@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from instances import Bound
-from instances.graph.display import figures
+from instances.graph.display import figures, how_many
 from instances.placement.placement import Placement
 from instances.planning import Iteration, Plan, Timeline
 from instances.planning.grid.estimates import ALIKE
@@ -32,7 +32,7 @@ from mtpp.plots.sections import (
     memory_section,
     stacked,
 )
-from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words
+from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
 
 # Sections of a page about a training plan: stages, schedule, memory.
 

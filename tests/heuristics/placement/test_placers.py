@@ -237,7 +237,7 @@ def test_place_tells_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> No
         ("place nmt-1 -k 2 --bandwidth 0", "--bandwidth"),
         ("place nmt-1 -k 2 --memory 0", "--memory 0: it must be positive"),
         ("place nmt-1 -k 2 --groups 0", "--groups"),
-        ("place nmt-1 -k 2 --time-limit -1", "--time-limit -1.0: give more than 0"),
+        ("place nmt-1 -k 2 --time-limit -1", "--time-limit -1: give more than 0"),
         ("place nmt-1 -k 2 --plot a.txt", "--plot"),
     ],
 )

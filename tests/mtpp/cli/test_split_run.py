@@ -244,5 +244,6 @@ def test_bug_a_folder_of_stages_was_not_explained(network: Path, capsys: pytest.
     """`verify`, `report` and `export` took it. One stage was called "1 stages"."""
     assert mtpp(f"split net.onnx -k 2 --dim n=8 {SLOW} --time-limit 1 --bandwidth 1B/s --out stages") == 0
     assert "1 stage in stages; run it: mtpp run stages" in capsys.readouterr().out
+    assert_misuse(capsys, {"report stages --out stages/manifest.json": "manifest.json: this is a file to read"})
     assert mtpp("explain stages") == 0
     assert "It is optimal: no partition into 2 stages is faster" in capsys.readouterr().out
