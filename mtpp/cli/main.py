@@ -15,9 +15,10 @@ import os
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -158,9 +159,10 @@ class _Verbs(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Look up a verb; other packages are searched if it is not one of this project."""
-        verb = super().get_command(ctx, cmd_name) or _registered(cmd_name)
+        verb: Any = super().get_command(ctx, cmd_name) or _registered(cmd_name)
         if verb is not None:
             _without_types(verb.params)
+            verb.parse_args = partial(_parse, verb)
         return verb
 
     def get_params(self, ctx: Any) -> Any:
@@ -177,6 +179,15 @@ class _Verbs(TyperGroup):
         """All names, as the help lists them."""
         names = super().list_commands(ctx)
         return [*names, *sorted({entry.name for entry in entry_points(group=_GROUP)} - {*names})]
+
+
+def _parse(verb: Any, context: Any, words: list[str]) -> list[str]:
+    """Parse the words behind a verb; an option that takes one value is refused twice, as the last would hide others."""
+    for option, count in Counter(verb.make_parser(context).parse_args(args=list(words))[2]).items():
+        if count > 1 and option.param_type_name == "option" and not (option.multiple or option.is_flag):
+            raise InputError(f"{option.opts[0]} is given {count} times; give it once.")
+    parsed: list[str] = type(verb).parse_args(verb, context, words)
+    return parsed
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:

@@ -39,6 +39,7 @@ def grid_headlines(
         ("model", f"{chain.name}, {layers}, {at_most}{chain.parameters:,.0f} parameters; {chain.source or 'measured'}"),
         ("numbers", f"{chain.dtype}, {sequence}, {state}"),
         ("servers", f"{servers.name}; a device sends {inner} inside its server{others}"),
+        ("allowed", question.allowed),
         ("grid", _grid(plan)),
         ("step", f"{plan.time:.6g} s, {how_many(question.global_batch, 'sample')}, {plan.bubble:.1%} of it no pass"),
         *_speeds(plan, peak_flops, price),

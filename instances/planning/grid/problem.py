@@ -272,6 +272,22 @@ class GridInstance(QuestionRecord):
         return f"{self.chains[0].name} on {self.servers.name}, {self.global_batch} samples"
 
     @property
+    def allowed(self) -> str:
+        """Degrees, stages of ZeRO and recomputation from which plans choose, as a text."""
+        columns = zip(*{way for chain in self.chains for way in chain.degrees}, strict=True)
+        choices = dict(zip(("tp", "cp", "ep"), map(sorted, map(set, columns)), strict=True))
+        fixed = {name: value for name, value in asdict(self.fixed).items() if value is not None}
+        free = [name for name in ("pp", "dp", "v") if name not in fixed]
+        words = [f"any {', '.join(free)}"] if free else []
+        words += [f"{name} {value}" for name, value in fixed.items()]
+        words += [
+            f"{name} {', '.join(map(str, values))}"
+            for name, values in choices.items()
+            if name not in fixed and values != [1]
+        ]
+        return "; ".join([*words, f"ZeRO {', '.join(map(str, self.zero))}", f"recompute {', '.join(self.modes)}"])
+
+    @property
     def question_words(self) -> str:
         """The question in one line, with sizes and digests but no names of graph, nodes or devices."""
         servers, state = self.servers, self.state_bytes

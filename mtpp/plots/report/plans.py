@@ -145,8 +145,7 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
     question, chain = plan.instance, plan.chain
     servers, state = question.servers, question.state_bytes
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
-    fixed = {name: getattr(question.fixed, name) for name in ("pp", "tp", "dp", "v")}
-    facts = {
+    return {
         "model": f"{chain.name}, {how_many(chain.n, 'layer')}, {chain.parameters:,.0f} parameters",
         "times of layers": chain.source or "measured",
         "numbers": f"{chain.dtype}; {state.weights:g} bytes a parameter, {state.gradients:g} of gradients, "
@@ -156,11 +155,8 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
         "servers": f"{servers.count} of {how_many(servers.size, 'device')}",
         "links": f"a device sends {inner} inside its server, {outer} to others; transfers reach {servers.reached:.0%}",
         "memory": "unlimited" if math.isinf(question.memory) else f"{bytes_in_words(question.memory)} a device",
-        "ZeRO may be": ", ".join(map(str, question.zero)),
-        "layers may recompute": ", ".join(question.modes),
+        "allowed": question.allowed,
     }
-    choices = ", ".join(f"{name} {value}" for name, value in fixed.items() if value is not None)
-    return facts | ({"fixed": choices} if choices else {})
 
 
 def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[Section]:

@@ -47,6 +47,8 @@ def test_broken_files(content: str, folder: Path, capsys: pytest.CaptureFixture[
         ("partition path.json", "-k"),
         ("partition path.json -k 0", "-k 0"),
         ("partition path.json -k -3", "-k -3"),
+        ("partition path.json -k 2 -k 3 --bandwidth 1", "-k is given 2 times; give it once"),
+        ("train gpt2 --fix pp=1 --fix dp=2", "--fix is given 2 times; give it once"),
         ("partition path.json -k 2,x", "'x'"),
         ("partition path.json -k 2.5", "'2.5'"),
         ("partition path.json -k 2 --bandwidth 0", "--bandwidth 0"),

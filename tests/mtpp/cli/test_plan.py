@@ -164,7 +164,7 @@ def test_published_profile_is_planned(data: Path, capsys: pytest.CaptureFixture[
         ("plan chain.json --cluster cluster.json --microbatches x", "--microbatches"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --planner none", "no planner 'none'"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --memory lots", "--memory lots"),
-        ("plan chain.json --cluster cluster.json --microbatches 2 --parameter-copies -1", "--parameter-copies -1.0"),
+        ("plan chain.json --cluster cluster.json --microbatches 2 --parameter-copies -1", "--parameter-copies -1:"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --dim batch=2", "--dim batch=2"),
         ("plan simulation --cluster cluster.json --microbatches 2 --dim batch=2", "leave out --dim"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --plot plan.gif", "plan.gif"),

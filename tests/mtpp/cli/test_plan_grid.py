@@ -47,6 +47,16 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
     assert mtpp("verify plan.json") == 1
 
 
+def test_what_a_plan_may_choose_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The bound holds for these plans alone; a page says it, too."""
+    assert mtpp(f"{SMALL} --fix pp=1,cp=2 --zero 1,3 --out plan.json") == 0
+    allowed = "any dp, v; pp 1; tp 1, 2; cp 2; ZeRO 1, 3; recompute none, act, full"
+    assert f"allowed  {allowed}\n" in capsys.readouterr().out
+    assert allowed in python.report("plan.json")
+    question = python.train("gpt2", "1x4", bandwidth="300GB/s", global_batch=8, sequence=256).instance
+    assert question.allowed == "any pp, dp, v; tp 1, 2, 4; ZeRO 1; recompute none, act, full"
+
+
 def test_recomputation_counts_as_use_of_the_hardware_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """About a third more where all forward passes run twice, nothing where none does."""
     rates = {}

@@ -103,7 +103,7 @@ def test_stages_for_kinds_of_devices(network: Path, capsys: pytest.CaptureFixtur
             f"split {read} -k 4 --out new": "there are 3 devices",
             f"split {read} --partition stages/certificate.json --out new": "leave out what says another: --devices",
             f"split {read} --partition hand.json --out new": "hand.json does not say the kind of each stage",
-            f"split {read} --peak-flops 1GFLOP/s --devices 2xA100 --out new": "kind A100 has its own",
+            "split net.onnx --dim n=8 --peak-flops 1GFLOP/s --devices 2xA100 --out new": "kind A100 has its own",
             "split net.onnx --dim n=8 --devices 2xA100,1xT4 --cost measured --out new": "kind A100 has its own",
         },
     )
