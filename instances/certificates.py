@@ -152,8 +152,8 @@ class Envelope:
 
     @property
     def cost_name(self) -> str:
-        """Word for the cost of the answer."""
-        raise NotImplementedError
+        """Noun of the cost of the answer."""
+        return str(self.instance.cost_name)
 
     @property
     def true_hash(self) -> str:

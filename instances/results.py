@@ -90,6 +90,10 @@ class Question(Protocol):
         """Short name of the question, as messages and tables show it."""
 
     @property
+    def cost_name(self) -> str:
+        """Noun of the costs of answers."""
+
+    @property
     def time_unit(self) -> str:
         """Time unit of the costs."""
 
@@ -105,10 +109,6 @@ def is_same(question: Question, other: Question) -> bool:
 
 class Answer(Protocol):
     """Interface of all answers, such as `Partition`."""
-
-    @property
-    def cost_name(self) -> str:
-        """Word for the cost."""
 
     @property
     def instance(self) -> Any:
@@ -301,7 +301,7 @@ class Result(Displayed, Generic[Q, A]):
         if self.bound is not None and _is_feasible(self.answer) and exceeds(self.bound.value, self.answer.cost):
             raise FalseCertificateError(
                 f"{self.instance.label}: bound {self.bound.value!r} of {self.bound.method} exceeds the "
-                f"{self.answer.cost_name} {self.answer.cost!r}; please report this as a bug."
+                f"{self.instance.cost_name} {self.answer.cost!r}; please report this as a bug."
             )
 
     @property
@@ -455,7 +455,7 @@ class Result(Displayed, Generic[Q, A]):
             lines["solver"] = self.solver
         lines["status"] = self.status.value
         if self.answer is not None:
-            lines[self.answer.cost_name] = figures(self.answer.cost, unit)
+            lines[self.instance.cost_name] = figures(self.answer.cost, unit)
         lines |= getattr(self.answer, "measures", {})
         if self.bound is not None:
             by = self.bound.method if self.bound.proved else self.bound.witness.get("by", self.bound.method)

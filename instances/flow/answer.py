@@ -147,11 +147,6 @@ class FlowAnswer(Displayed):
         return capacity
 
     @property
-    def cost_name(self) -> str:
-        """Noun of the cost."""
-        return self.instance.cost_name
-
-    @property
     def cost(self) -> float:
         """Time for each token of the sequences, or for each request, 1 / flow [s]."""
         return 1 / self.flow if self.flow > 0 else math.inf

@@ -129,7 +129,7 @@ class FlowInstance(QuestionRecord):
 
     @property
     def cost_name(self) -> str:
-        """Noun of the cost, 1 / flow."""
+        """Noun of the costs, 1 / flow."""
         return f"time a {self.counted}"
 
     @property
@@ -334,7 +334,6 @@ class FlowCertificate(Envelope):
     groups: tuple[GroupMembers, ...] = ()  # groups of devices; empty if the question has no steps
 
     answer_name: ClassVar[str] = "placement of layers"
-    cost_name: ClassVar[str] = "time"
 
 
 def read_flow_question(path: str | Path) -> FlowInstance:

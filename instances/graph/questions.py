@@ -62,6 +62,11 @@ class QuestionRecord(Displayed):
         return ()
 
     @property
+    def cost_name(self) -> str:
+        """Noun of the costs of answers."""
+        return "time"
+
+    @property
     def time_unit(self) -> str:
         """Time unit of the costs."""
         return "s"

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,8 +75,6 @@ class Partition(Displayed):
     instance: Instance
     block: IntArray
     order: IntArray
-
-    cost_name: ClassVar[str] = "bottleneck"
 
     def __init__(
         self, instance: Instance, block: ArrayLike, order: ArrayLike | None = None, kind: ArrayLike | None = None

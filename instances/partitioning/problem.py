@@ -133,6 +133,7 @@ class Instance(GraphQuestion):
     """
 
     problem: ClassVar[str] = "partition"
+    cost_name: ClassVar[str] = "bottleneck"
 
     graph: ComputationGraph
     machines: Machines

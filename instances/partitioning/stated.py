@@ -142,7 +142,6 @@ class Certificate(Envelope):
     impossible: StatedImpossible | None = None
 
     answer_name: ClassVar[str] = "partition"
-    cost_name: ClassVar[str] = "bottleneck"
 
 
 def certificate_from_document(document: Value) -> Certificate:
@@ -214,6 +213,7 @@ class ServingQuestion(QuestionRecord):
     in_flight: int | None = None
 
     problem: ClassVar[str] = "serve"
+    cost_name: ClassVar[str] = "time a batch"
 
     def __post_init__(self) -> None:
         if self.in_flight is not None and not 1 <= self.in_flight <= self.instance.k:
@@ -329,7 +329,6 @@ class StatedServing(ServingQuestion, StatedFront, Envelope):
     """A serving question and its front as a file states them; older files lack what the chain was made of."""
 
     answer_name: ClassVar[str] = "front"
-    cost_name: ClassVar[str] = "time a batch"
 
 
 def serving_from_document(document: Value) -> StatedServing:

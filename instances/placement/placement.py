@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -223,8 +223,6 @@ class Placement(Displayed):
 
     instance: PlacementInstance
     device: IntArray  # (n,): device of each node, 0 to `devices` - 1; devices may be idle
-
-    cost_name: ClassVar[str] = "step time"
 
     def __init__(self, instance: PlacementInstance, device: ArrayLike) -> None:
         try:

@@ -74,6 +74,7 @@ class PlacementInstance(GraphQuestion):
     """
 
     problem: ClassVar[str] = "place"
+    cost_name: ClassVar[str] = "step time"
     fit: ClassVar[bool] = True  # memory is a hard limit
 
     graph: GraphMember
@@ -301,7 +302,6 @@ class StatedPlacement(PlacementMembers, Envelope):
     instance: PlacementInstance
 
     answer_name: ClassVar[str] = "placement"
-    cost_name: ClassVar[str] = "step time"
 
 
 def placement_from_document(document: Value) -> StatedPlacement:

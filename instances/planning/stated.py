@@ -91,7 +91,6 @@ class StatedPlan(PlanMembers, Envelope):
     instance: TrainingInstance
 
     answer_name: ClassVar[str] = "plan"
-    cost_name: ClassVar[str] = "time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +100,6 @@ class StatedTimeline(TimelineMembers, Envelope):
     instance: TrainingInstance
 
     answer_name: ClassVar[str] = "plan"
-    cost_name: ClassVar[str] = "time"
 
 
 def plan_from_document(document: Value) -> StatedPlan | StatedTimeline:
@@ -166,7 +164,6 @@ class StatedGrid(GridMembers, Envelope):
     """A plan as a file states it; only the types of values and the question are checked."""
 
     answer_name: ClassVar[str] = "plan"
-    cost_name: ClassVar[str] = "time"
 
     instance: GridInstance
 

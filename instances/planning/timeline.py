@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -238,8 +238,6 @@ class Iteration(Displayed):
     instance: TrainingInstance
     schedules: tuple[Timeline, ...]
     synchronisation: float = 0.0
-
-    cost_name: ClassVar[str] = "time"
 
     @cached_property
     def time(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
@@ -18,8 +18,6 @@ from instances.runtimes import RUNTIMES
 @dataclass(frozen=True, eq=False, repr=False)
 class Front(Displayed):
     """All Pareto-optimal cuts by speed and context; its cost is the least time from batch to batch."""
-
-    cost_name: ClassVar[str] = "time a batch"
 
     instance: ServingInstance
     points: tuple[ServedPartition, ...]  # from the fastest to the one with the largest context

@@ -183,11 +183,6 @@ class Deployment(Displayed):
     instance: DeploymentInstance
     sites: tuple[tuple[Site, int], ...]
 
-    @property
-    def cost_name(self) -> str:
-        """Word for the cost."""
-        return self.instance.cost_name
-
     @cached_property
     def chains(self) -> tuple[tuple[ServedChain, int], ...]:
         """The distinct chains that decode, each with its count."""

@@ -304,7 +304,7 @@ class DeploymentInstance(QuestionRecord):
 
     @property
     def cost_name(self) -> str:
-        """Word for the cost of an answer."""
+        """Noun of the costs of answers."""
         return "price a token" if self.objective == "cost" else "time a token"
 
     @property
@@ -395,11 +395,6 @@ class StatedDeployment(Envelope):
     answer: StatedAnswer
 
     answer_name: ClassVar[str] = "deployment"
-
-    @property
-    def cost_name(self) -> str:
-        """Word for the cost of the answer."""
-        return self.instance.cost_name
 
 
 def deployment_from_document(document: Value) -> StatedDeployment:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from instances import InputError, Instance, Partition, Result
+from instances import InputError, Instance, Result
 from instances.results import A, Moment, Q
 from mtpp.plots.style import axes_of, plain, readable_log, with_legend
 from mtpp.runs.statistics import performance_ratios
@@ -57,16 +57,10 @@ def plot_trace(result: Result[Q, A]) -> Figure:
     return figure
 
 
-def _cost_name(result: Result[Q, A]) -> str:
-    if result.answer is not None:
-        return result.answer.cost_name
-    return Partition.cost_name if isinstance(result.instance, Instance) else "cost"
-
-
 def _draw_bounds(ax: Axes, result: Result[Q, A]) -> None:
     moments, last = result.moments, result.moments[-1]
     scale = Scale.of_times([moment.cost or moment.bound or 0.0 for moment in moments], result.instance.time_unit)
-    name = _cost_name(result)
+    name = result.instance.cost_name
     by = None if result.bound is None else result.bound.method
     for label, values, colour in (
         (f"best {name}, {{}}", [moment.cost for moment in moments], _UPPER),

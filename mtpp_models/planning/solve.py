@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +42,6 @@ class CostedPlan:
 
     plan: Plan
     cost: float  # computed anew: W, or Z in the makespan form [s]
-
-    cost_name: ClassVar[str] = "cost"
 
     @property
     def instance(self) -> TrainingInstance:

@@ -108,8 +108,9 @@ def test_bug_tokens_were_called_requests(tmp_path: Path, capsys: pytest.CaptureF
     """In decoding each sequence is served one token; a prompt is a request. Alike groups are said once."""
     words, file = "flow gpt2 --devices 2xA100,2xL4@1GB/s --dim batch=8 --time-limit 2", tmp_path / "flow.json"
     assert mtpp(f"{words} --out {file}") == 0
-    assert mtpp(f"explain {file}") == 0
+    assert mtpp(f"explain {file}") == mtpp(f"verify {file}") == 0
     out = capsys.readouterr().out
+    assert "feasible, time a token " in out
     assert "flow [tokens/s]" in out
     assert "at most [tokens/s]" in out
     assert "device  layers  sequences  tokens/s" in out

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -156,8 +156,6 @@ class GridPlan(Displayed):
     expert: int = 1
     zero: int = 1
     placing: str = PLACINGS[0]
-
-    cost_name: ClassVar[str] = "time"
 
     def __post_init__(self) -> None:
         for name in ("cuts", "tensor", "modes"):

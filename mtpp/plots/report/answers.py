@@ -59,7 +59,7 @@ def _headline(reported: Reported) -> str:
     kind, words = _standing(reported)
     cost = ""
     if result.answer is not None:
-        name = result.answer.cost_name
+        name = result.instance.cost_name
         cost = text(f"{name} {result._facts()[name]}", None)
         measures: Mapping[str, str] = getattr(result.answer, "measures", {})
         cost += paragraph(", ".join(f"{label} {value}" for label, value in measures.items()), "soft")

@@ -45,7 +45,6 @@ class Jobs(QuestionRecord):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignment(Displayed):
-    cost_name: ClassVar[str] = "time"
     instance: Jobs
     machine: tuple[int, ...]
 
@@ -69,7 +68,6 @@ class Members(NamedTuple):
 class Stated(Envelope):
     machine: tuple[int, ...]
     answer_name: ClassVar[str] = "assignment"
-    cost_name: ClassVar[str] = "time"
 
 
 def methods(question: Jobs) -> list[Method[Jobs, Assignment]]:
