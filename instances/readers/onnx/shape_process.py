@@ -141,6 +141,7 @@ def _size(weights: Path) -> int:
 
 def main(way: str, question: str, answer: str, weights: str, dims: str) -> None:
     """Infer the types of a model's tensors, by method `way`, and write the model with them to the file `answer`."""
+    sys.modules["torch"] = None  # type: ignore[assignment] # onnxruntime's tools load it, for nothing and for seconds
     model = onnx.load(question)
     limit_process(memory=_MEMORY + _COPIES * _size(Path(weights)))
     typed = infer_symbolically(model) if way == "symbolic" else run_once(model, Path(weights), json.loads(dims))
