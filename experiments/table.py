@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from instances.errors import InputError, assumptions
+from instances.errors import InputError, WordError, assumptions, is_given
 from instances.json_files import check_folder, missing
 from mtpp.cli import options
 from mtpp.cli.command import Without, command
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import KindWords
 from mtpp.questions.suites import load_targets
-from mtpp.questions.words import ProofWords, RunningWords, TrialWords, budgets_of, seeds_of, solve_options
+from mtpp.questions.words import ProofWords, RunningWords, TrialWords, budgets_of, seeds_of, solve_options, words_of
 
 if TYPE_CHECKING:
     from experiments.studies.report import Report
@@ -124,6 +124,8 @@ def table(
     Examples: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/;
     mtpp table --from runs.jsonl --tables results/
     """
+    if from_runs or targets[0] in _STUDIES:
+        _check_given("--from" if from_runs else targets[0])
     report = running.report(printing)
     if from_runs:
         from experiments.studies.mtpp import tables_from
@@ -179,6 +181,14 @@ def table(
     return code
 
 
+def _check_given(study: str) -> None:
+    """Refuse options of suites and graphs that a study, or tables of runs alone, would pass over."""
+    also = {"--from": ["quick", "scheduler"], "peers": ["scheduler"]}.get(study, [])
+    for name in ("k", "methods", *words_of(KindWords), *words_of(TrialWords), *words_of(ProofWords), *also):
+        if is_given(name):
+            raise WordError(name, None, f"it changes nothing with {study}; leave it out.")
+
+
 # The verb ``mtpp paper``: the runs behind the numbers of three papers, and a verdict on each number.
 
 
@@ -227,10 +237,10 @@ def paper(
     report = Report(out / "runs", json=printing.json, quiet=printing.quiet)
     for line in study.left_out:
         print(line, file=sys.stderr)
-    if dry_run:
-        report.publish([study.costs()], dict)
-        return 0
     with running.workers() as workers:
+        if dry_run:
+            report.publish([study.costs()], dict)
+            return 0
         claims, failed = make_papers(papers, profile, study, out, workers, quiet=printing.quiet)
     report.publish([count_section(claims)], dict)
     return report.exit_code(failed)

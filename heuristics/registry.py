@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Literal
 
 import numpy as np
@@ -135,6 +136,13 @@ def heuristic_of(method: str | Method[Instance, Partition] | Callable[..., Parti
     if not callable(method):
         raise InputError(f"A heuristic is a name or a function, no {type(method).__name__}.")
     name = getattr(method, "__name__", type(method).__name__)
+    try:
+        signature(method).bind(None, None, None)
+    except ValueError:  # functions of compiled modules do not say what they take
+        pass
+    except TypeError as error:
+        takes = "a heuristic takes an instance, a generator of random numbers and limits"
+        raise InputError(f"{name}: {takes}, in this order ({error}).") from None
     return _heuristic(name, "a function of the caller", "", method, kinds="any")
 
 

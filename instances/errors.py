@@ -236,10 +236,15 @@ def assume(name: str, text: str) -> None:
         listener[1].setdefault(name, text)
 
 
+def is_given(name: str) -> bool:
+    """Whether the caller has given a parameter; False where nobody collects defaults."""
+    listener = _listener.get()
+    return listener is not None and name not in listener[0]
+
+
 def warn_if_given(name: str, why: str) -> None:
     """Warn a caller who has given a parameter on which the question does not depend; `why` is the reason."""
-    listener = _listener.get()
-    if listener is not None and name not in listener[0]:
+    if is_given(name):
         warnings.warn(f"{word(name)} changes nothing: {why}.", InputWarning, stacklevel=2)
 
 

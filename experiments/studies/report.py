@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from instances.errors import find
+from instances.errors import WordError, one_of
 from instances.graph.tensors import FloatArray
 from instances.json_files import check_writable, json_text
 from mtpp.plots.style import save_figure
@@ -125,7 +125,8 @@ class Report:
     accept_old: bool = False  # whether runs that do not know the code that made them are answers
 
     def __post_init__(self) -> None:
-        find(FORMATS, self.style, "format")
+        if self.style not in FORMATS:
+            raise WordError("style", self.style, one_of(FORMATS, self.style).removeprefix("; "))
 
     def make_runs(self, jobs: Iterable[Job], workers: Workers) -> list[Run]:
         """Make the runs that the file lacks, with a progress bar; return one run for each job, in order.

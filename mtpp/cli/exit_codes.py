@@ -8,7 +8,7 @@ NO_SOLVER = 3
 #: Of ``verify``: the numbers hold, but the ratio needs a bound that was not proved again.
 TRUSTED = 4
 IMPOSSIBLE = 5
-#: Of ``verify``: something could not be checked within the limits.
+#: Of ``verify`` and ``hunt``: something could not be checked within the limits.
 UNCHECKED = 6
 #: By Ctrl-C or SIGTERM, after printing what is known.
 INTERRUPTED = 130

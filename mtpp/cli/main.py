@@ -35,7 +35,17 @@ from instances.system.processes import module_beside, processors, terminate_as_i
 from mtpp.cli import options
 from mtpp.cli.certify import bound, certify, partition
 from mtpp.cli.command import command, complain
-from mtpp.cli.exit_codes import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
+from mtpp.cli.exit_codes import (
+    DONE,
+    FALSE,
+    IMPOSSIBLE,
+    INTERRUPTED,
+    MEANINGS,
+    NO_SOLVER,
+    NOTHING,
+    UNCHECKED,
+    WRONG,
+)
 from mtpp.cli.options import LISTINGS, option_of, spelled
 from mtpp.cli.placement import flow, place, serve
 from mtpp.cli.plan import plan, train
@@ -130,7 +140,8 @@ def hunt(
     """Test bounds and heuristics on small random questions against brute force.
 
     A bound above the optimum, a partition that breaks a rule, two answers to one question, a search much longer than
-    its limit or an error ends the hunt for that method; the question is made small and written. Exit code 1 then.
+    its limit or an error ends the hunt for that method; the question is made small and written. Exit code 1 then, 6
+    if the time of a method was too short for a question.
 
     Example: mtpp hunt mine.py:BOUND --seconds 60 --seed 7
     """
@@ -140,7 +151,7 @@ def hunt(
     check_folder("out", out)
     with printing.working("hunting") as live:
         outcomes = hunt_methods(methods_of(methods), seconds, words["seed"], solver, live.show)
-    code = DONE
+    code = DONE if all(outcome.asked for outcome in outcomes) else UNCHECKED
     for outcome in outcomes:
         printing.say(str(outcome))
         if outcome.counterexample is not None:

@@ -135,7 +135,7 @@ of_question, of_machines, of_limits, of_search, of_files, of_output = (
     partial(of_panel, panel) for panel in words.PANELS
 )
 # Words whose options are called otherwise.
-_OPTIONS = {"k": "-k", "dims": "--dim", "runtime": "--for", "solver_options": "--solver-option"}
+_OPTIONS = {"k": "-k", "dims": "--dim", "runtime": "--for", "solver_options": "--solver-option", "style": "--format"}
 
 
 def option_of(name: str) -> str:

@@ -101,7 +101,9 @@ def train(
     Example: mtpp train llama-2-7b --cluster 2x8 --bandwidth 300GB/s,200GB/s --global-batch 64 --device A100-40GB
     """
     files.check(files.export)
-    if model == _CALIBRATE and steps is not None:
+    if model == _CALIBRATE:
+        if steps is None:
+            raise InputError(f"{_CALIBRATE}: name the file of measured steps: mtpp train calibrate steps.json.")
         return _calibrate(steps, files, printing)
     if steps is not None:
         raise InputError(f"{steps}: a plan has one argument, the model; give servers as {said('cluster', steps)}.")

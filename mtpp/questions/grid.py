@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -25,6 +25,7 @@ from instances.errors import (
     one_of,
     said,
     unknown,
+    warn_if_given,
     word,
 )
 from instances.graph.display import figures
@@ -85,8 +86,12 @@ def _estimated(
             if batch % n:
                 raise WordError("micro_batch", n, f"it does not divide {batch}, the samples of a step.")
     tps = _tensor_degrees(model, words["tp"], servers)
+    _degrees("tp", words["tp"], fixed["tp"], tps)
     cps = _degrees("cp", words["cp"], fixed["cp"], _context_degrees(sequence, servers))
     eps = _degrees("ep", words["ep"], fixed["ep"], _expert_degrees(model, servers))
+    experts = "the experts of a layer" if model.experts else f"as {model.name} has no experts"
+    _check_divides("cp", cps, fixed["cp"], [sequence], "the tokens of a sample")
+    _check_divides("ep", eps, fixed["ep"], model.experts or [1], experts)
     degrees = tuple((t, c, e) for t in tps for c in cps if servers.has_room(t, c) for e in eps)
     if not degrees:
         why = f"with tp {words['tp']} it fills no server of {servers.size} and no whole servers; choose others."
@@ -108,6 +113,8 @@ def _expert_degrees(model: Transformer, servers: Servers) -> list[int]:
     """Common divisors of all numbers of experts; only 1 without experts."""
     if not model.experts:
         disregard("ep", "etp", "imbalance", "dispatch")
+        for name in ("etp", "imbalance", "dispatch"):
+            warn_if_given(name, f"{model.name} has no experts")
         return [1]
     largest = min(*model.experts, servers.devices)
     return [ep for ep in range(1, largest + 1) if all(count % ep == 0 for count in model.experts)]
@@ -125,6 +132,15 @@ def _routing(model: Transformer, words: Mapping[str, Any]) -> Routing:
         assume("imbalance", f"the busiest experts get {float(words['imbalance']):g} times an even share")
         assume("dispatch", f"a token goes to a server {dispatch if dispatch == 'once' else 'for each expert'}")
     return Routing(whole, float(words["imbalance"]), dispatch == "copies")
+
+
+def _check_divides(name: str, degrees: list[int], fixed: int | None, counts: Iterable[int], what: str) -> None:
+    """Refuse a given degree that does not divide all counts; `what` they are."""
+    for degree in degrees:
+        for count in counts:
+            if count % degree:
+                why = f"it does not divide {count}, {what}."
+                raise WordError(name, degree, why) if fixed is None else WordError("fix", f"{name}={degree}", why)
 
 
 def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transformer:
@@ -344,12 +360,12 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     assume("zero", f"ZeRO {words['zero']}")
     fixed, zero = _fixed(words["fix"]), _stages_of_zero(words["zero"], runtime)
     modes, fixed["recomputed"] = _modes(words)
-    shared = {name: fixed.pop(name, None) for name in ("cp", "ep")}
+    shared = {"tp": fixed.get("tp"), **{name: fixed.pop(name, None) for name in ("cp", "ep")}}
     model, estimate = _model(chain, words), None
     if isinstance(model, ConfiguredChain):
         chains: tuple[ConfiguredChain, ...] = (_measured(model, words),)
     else:
-        check_range("memory", memory, "bytes", (1e9, 4e12))
+        check_range("memory", words["memory"], memory, "bytes", (1e9, 4e12))
         estimate, chains = _estimated(model, words, basis, servers, shared)
     instance = GridInstance(
         chains,
@@ -502,9 +518,9 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> tuple[Servers
         raise WordError("nic", nic, "here cards carry both directions at once; give a rate alone.")
     card = parse_bandwidth(parts[0], word="nic") if parts else between
     outer = between if named is not None and not parts else min(between, card / max(size, 1))
-    check_range("bandwidth", inner, "bytes/s", (1e9, 1e13), "within a server")
+    check_range("bandwidth", bandwidth, inner, "bytes/s", (1e9, 1e13), "within a server")
     if count > 1:
-        check_range("bandwidth", outer, "bytes/s", (1e7, inner), "of a device to other servers")
+        check_range("bandwidth", bandwidth, outer, "bytes/s", (1e7, inner), "of a device to other servers")
     return Servers(count, size, inner, outer), device
 
 
@@ -531,13 +547,13 @@ def _check_unit(rate: Any) -> None:
         raise WordError("bandwidth", rate, f"{number:g} bytes a second; write {rate}GB/s.")
 
 
-def check_range(name: str, value: float, unit: str, limits: tuple[float, float], what: str = "") -> None:
+def check_range(name: str, given: Any, value: float, unit: str, limits: tuple[float, float], what: str = "") -> None:
     """Raise a `WordError` for a number outside the limits of real machines, which is probably in another unit."""
     low, high = limits
     if not low <= value <= high:
         of = f" {what}" if what else ""
         why = f"that is {figures(value, unit)}{of}; give from {figures(low, unit)} to {figures(high, unit)}."
-        raise WordError(name, f"{value:g}", why)
+        raise WordError(name, f"{value:g}" if given is None else given, why)
 
 
 def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:

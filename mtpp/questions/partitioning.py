@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 
 from instances import ComputationGraph, InputError, Partition, Platform, Result
+from instances.devices import MOST_BLOCKS
 from instances.errors import (
     InputWarning,
     WordError,
@@ -444,11 +445,11 @@ def instances_of(
     if isinstance(graph, Instance):
         for name in chosen(PartitioningWords, words):
             raise InputError(f"{word(name)}: the instance {graph.name!r} has its own; leave it out, or give its graph.")
-        return [graph] if k is None else [graph.with_k(count) for count in counts_of(k)]
+        return [graph] if k is None else [graph.with_k(count) for count in _few_enough(k)]
     devices, machines, works = words["devices"], None, None
     if k is None and not is_open and devices is None:
         raise InputError(f"{word('k')} is missing; give the number of blocks.")
-    counts = None if k is None else counts_of(k)
+    counts = None if k is None else _few_enough(k)
     memory, buffer = memory_limits(words["memory"], words["activation_buffer"], by_kind=devices is not None)
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
@@ -525,6 +526,15 @@ def counts_of(k: Blocks) -> list[int]:
     if not counts:
         raise InputError("There is no k; give at least one number of blocks.")
     return list(dict.fromkeys(counts))
+
+
+def _few_enough(k: Blocks) -> list[int]:
+    """Numbers of blocks that platforms have, without repetitions."""
+    counts = counts_of(k)
+    if max(counts) > MOST_BLOCKS:
+        count = max(counts) if max(counts) < 10**30 else "a number of many digits"
+        raise WordError("k", count, f"the number of blocks must be {MOST_BLOCKS} or less.")
+    return counts
 
 
 def rules_of(constraints: Rules, graph: ComputationGraph) -> Constraints:

@@ -22,7 +22,8 @@ import numpy as np
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.deadline import refuse_no_time
-from instances.errors import MethodError, NothingFoundError, OneKindError
+from instances.errors import MethodError, NothingFoundError, OneKindError, word
+from instances.graph.display import how_many
 from instances.graph.graph import save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.json_files import check_writable, write_json
@@ -344,7 +345,9 @@ class Hunt:
     def __str__(self) -> str:
         counts = ", ".join(f"{self.asked[name]} {name}" for name in (PLAIN, MEMORY, RULES, KINDS) if self.asked[name])
         none = f"; no answer to {self.refused.total()}" if self.refused else ""
-        lines = [f"{self.method}: {self.asked.total()} questions ({counts}){none}, seed {self.seed}"]
+        if not self.asked:
+            return f"{self.method}: no question was asked in this time; give more {word('seconds')}"
+        lines = [f"{self.method}: {how_many(self.asked.total(), 'question')} ({counts}){none}, seed {self.seed}"]
         if self.counterexample is None:
             return f"{lines[0]}: nothing is wrong"
         case, best = self.counterexample, self.counterexample.optimum

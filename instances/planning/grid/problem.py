@@ -277,6 +277,7 @@ class GridInstance(QuestionRecord):
         columns = zip(*{way for chain in self.chains for way in chain.degrees}, strict=True)
         choices = dict(zip(("tp", "cp", "ep"), map(sorted, map(set, columns)), strict=True))
         fixed = {name: value for name, value in asdict(self.fixed).items() if value is not None}
+        first = fixed.pop("recomputed", None)
         free = [name for name in ("pp", "dp", "v") if name not in fixed]
         words = [f"any {', '.join(free)}"] if free else []
         words += [f"{name} {value}" for name, value in fixed.items()]
@@ -285,7 +286,9 @@ class GridInstance(QuestionRecord):
             for name, values in choices.items()
             if name not in fixed and values != [1]
         ]
-        return "; ".join([*words, f"ZeRO {', '.join(map(str, self.zero))}", f"recompute {', '.join(self.modes)}"])
+        layers = "layer" if first == 1 else f"{first} layers"
+        recompute = ", ".join(self.modes) if first is None else f"full in the first {layers} of a stage"
+        return "; ".join([*words, f"ZeRO {', '.join(map(str, self.zero))}", f"recompute {recompute}"])
 
     @property
     def question_words(self) -> str:

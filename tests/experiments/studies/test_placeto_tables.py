@@ -110,7 +110,7 @@ def test_the_least_of_training_end_to_end(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = {"table placeto --format doc": "no format 'doc'", "table placeto quick": "placeto"}
+    wrong = {"table placeto --format doc": "--format doc: give one of txt", "table placeto quick": "placeto"}
     assert_misuse(capsys, wrong | {"table quick --quick": "--quick"})
     assert not Path("runs.jsonl").exists()
 

@@ -55,7 +55,7 @@ def test_a_folder_that_cannot_be_is_refused_before_the_log_is_made(tmp_path: Pat
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match="no format 'doc'; there are txt, md, csv, tex"):
+    with pytest.raises(InputError, match="style='doc': give one of txt, md, csv, tex"):
         Report(Path("runs.jsonl"), style="doc")
 
 

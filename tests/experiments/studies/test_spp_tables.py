@@ -315,5 +315,5 @@ def test_table_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_wrong_use_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = {"table training --format docx": "no format 'docx'", "table training --jobs 0": "--jobs 0"}
+    wrong = {"table training --format docx": "--format docx: give one of txt", "table training --jobs 0": "--jobs 0"}
     assert_misuse(capsys, wrong | {"table quick --quick": "--quick"})

@@ -84,6 +84,8 @@ def test_words_that_are_not_given_have_their_defaults() -> None:
         (lambda: mtpp.certify(PATH, 2, time_limit=float("nan")), "time_limit=nan: give a number"),
         (lambda: mtpp.certify(PATH, 2, level=3), "level=3: give a text"),
         (lambda: mtpp.partition(PATH, 2, method=3), "no int"),
+        (lambda: mtpp.partition(PATH, 2, method=lambda: 1), "<lambda>: a heuristic takes an instance, a generator"),
+        (lambda: mtpp.certify(PATH, k=10**5000), "k='a number of many digits': the number of blocks must be 1000000"),
         (lambda: mtpp.partition(PATH, 2, "khan"), "did you mean kahn"),
         (lambda: mtpp.bound(PATH, 2, start=mtpp.bound(PATH, 2, "simple", bandwidth=1), bandwidth=1), "no partition"),
         (lambda: mtpp.bound(PATH, 2, start=3, bandwidth=1), "no int"),

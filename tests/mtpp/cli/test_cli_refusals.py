@@ -172,6 +172,13 @@ def test_bug_refusals_of_numbers_did_not_name_the_option(
         ("certify bert-base -k 2 --dim batch=2 --dim batch=3", "--dim batch=3: give each name once."),
         ("certify answer.json -k 2", "this is 'mtpp-answer/1', which verify, explain, report and export take"),
         ("verify .", ".: this is no folder that mtpp split has written; there is no manifest.json in it."),
+        ("table training -k 3", "-k: it changes nothing with training; leave it out."),
+        ("table peers --scheduler tcp://nowhere:1", "--scheduler: it changes nothing with peers; leave it out."),
+        ("table runs.jsonl --from --seed 3", "--seed: it changes nothing with --from; leave it out."),
+        ("table quick --format xlsx", "--format xlsx: give one of txt, md, csv, tex."),
+        ("table path.json -k 12345678901234567890", "-k 12345678901234567890: the number of blocks must be 1000000"),
+        ("paper spp --dry-run --jobs 0", "--jobs 0: use from 1 to 256 processes."),
+        ("train calibrate", "calibrate: name the file of measured steps: mtpp train calibrate steps.json."),
         ("run path.json", "path.json: this is no folder that mtpp split has written"),
         ("explain .", ".: this is no folder that mtpp split has written"),
     ],
@@ -180,7 +187,7 @@ def test_bug_refusals_came_late_or_spoke_of_another_thing(
     command: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wrong solver was a fault of the method hunted; files in place of folders were seen when all was done; `paper`
-    waited for a pipe."""
+    waited for a pipe; `table` passed over options that its studies do not have."""
     os.mkfifo("pipe")
     Path("answer.json").write_text('{"format": "mtpp-answer/1"}')
     _refused(command, capsys, message)

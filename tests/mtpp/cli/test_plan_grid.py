@@ -93,6 +93,33 @@ def test_bug_fixed_degrees_that_nothing_has_are_named() -> None:
         python.train("gpt2", "1x4", global_batch=9, fix="pp=2,v=2", **words)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--fix tp=2 --tp 1", "--fix tp=2: --tp has other degrees; leave one of both out."),
+        ("--cp 3", "--cp 3: it does not divide 256, the tokens of a sample."),
+        ("--fix cp=3", "--fix cp=3: it does not divide 256, the tokens of a sample."),
+        ("--memory 1MB", "--memory 1MB: that is 1 MB; give from 1 GB to 4 TB."),
+    ],
+)
+def test_bug_refused_degrees_did_not_name_their_option(
+    words: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert mtpp(f"train gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8 --sequence 256 {words}") == 2
+    assert capsys.readouterr().err == f"mtpp: {message}\n"
+
+
+def test_bug_options_of_experts_were_passed_over_without_experts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert mtpp(f"{SMALL} --imbalance 2 --etp tp --checkpoint full:1") == 0
+    shown = capsys.readouterr()
+    assert "--etp changes nothing: gpt2 has no experts." in shown.err
+    assert "--imbalance changes nothing: gpt2 has no experts." in shown.err
+    assert "--dispatch" not in shown.err
+    assert "recompute full in the first layer of a stage\n" in shown.out
+
+
 def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> None:
     with pytest.raises(InputError, match=r"A graph is .* no ConfiguredChain"):
         python.plan(equal_chain(4), "1x4", 4, bandwidth="300GB/s")  # type: ignore[call-overload]
@@ -197,7 +224,7 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --fix pp=1,v=2", "stages in turns need two groups of devices"),
         ("--global-batch 8 --fix depth=2", "give each of pp, tp, dp, v, cp, ep at most once"),
         ("--global-batch 8 --fix pp=0", "with a whole number from 1, such as pp=8,tp=4"),
-        ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
+        ("--global-batch 8 --ep 2", "--ep 2: it does not divide 1, as gpt2 has no experts."),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
         ("--global-batch 8 --device T5000", "There is no device 'T5000'"),
         ("--global-batch 8 --sequence 0", "--sequence 0: it must be at least 1"),

@@ -123,6 +123,11 @@ def test_each_kind_of_fault_is_one_line(file: str, name: str, complaint: str) ->
     assert "\n" not in case.complaint
 
 
+def test_bug_nothing_was_wrong_where_nothing_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb("hunt kahn --seconds 1e-320") == 6
+    assert capsys.readouterr().out == "kahn: no question was asked in this time; give more --seconds\n"
+
+
 def test_the_verb_says_what_is_wrong_and_writes_it(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
