@@ -41,7 +41,7 @@ class Bound:
     method: str  # that proved it, or `STATED`
     optimal: bool = True  # whether the method ran to its end, so that it cannot prove more
     # Data with which others check the bound again, such as the nodes it rests on.
-    witness: Mapping[str, Any] = field(default_factory=dict)
+    witness: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if type(self.value) is not float:

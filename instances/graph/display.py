@@ -19,6 +19,7 @@ _PREFIXES = {
     "bytes/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")),
 }
 _LONGEST_NAME = 80
+_LONGEST_TEXT = 2000  # of a fact in a notebook
 _MOST_ROWS = 20
 
 
@@ -68,7 +69,8 @@ def how_many(count: int, noun: str) -> str:
 class Displayed:
     """Base of records that are shown as a title, rows of label and text, and perhaps a table; arrays are not printed.
 
-    Names come from files and may hold anything: they are escaped, and cut off where they are long.
+    Names come from files and may hold anything: they are escaped, and cut off where they are long. Facts in a notebook
+    may be longer.
     """
 
     def _title(self) -> str:
@@ -92,9 +94,8 @@ class Displayed:
         """HTML of a table for notebooks, with at most 20 rows of parts."""
         name = type(self).__name__
         title = f"{name} {_short(self._title())}".rstrip()
-        facts = "".join(
-            f"<tr><th>{_cell(label)}</th><td>{_cell(text)}</td></tr>" for label, text in self._facts().items()
-        )
+        items = self._facts().items()
+        facts = "".join(f"<tr><th>{_cell(it)}</th><td>{_cell(text, _LONGEST_TEXT)}</td></tr>" for it, text in items)
         facts_table = f"<table><caption>{_cell(title)}</caption>{facts}</table>"
         parts = self._rows()
         if parts is None:
@@ -106,14 +107,14 @@ class Displayed:
         return f"{facts_table}<table>{''.join(lines)}</table>"
 
 
-def _short(text: str) -> str:
+def _short(text: str, longest: int = _LONGEST_NAME) -> str:
     line = printable(text)
-    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"
+    return line if len(line) <= longest else f"{line[:longest]}…"
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:
     return f"<tr>{''.join(f'<{tag}>{_cell(text)}</{tag}>' for text in cells)}</tr>"
 
 
-def _cell(text: str) -> str:
-    return escape(_short(text))
+def _cell(text: str, longest: int = _LONGEST_NAME) -> str:
+    return escape(_short(text, longest))

@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError, word
+from instances.graph.display import figures
 from instances.graph.tensors import FloatArray, sums_by
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.problem import Instance
@@ -83,6 +84,14 @@ class ServingInstance(ServingQuestion):
             raise InputError(
                 f"{graph.name}: context and batch are {self.context} and {self.batch}; both are 1 or more."
             )
+
+    def _title(self) -> str:
+        return self.label
+
+    def _facts(self) -> dict[str, str]:
+        facts = {"layers": str(self.instance.graph.n), "stages": str(self.instance.k), "batch": str(self.batch)}
+        flight = {} if self.in_flight is None else {"batches in flight": str(self.in_flight)}
+        return facts | flight | {"context": figures(self.context, "tokens")}
 
 
 @dataclass(frozen=True, eq=False)

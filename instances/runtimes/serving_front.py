@@ -62,11 +62,12 @@ class Front(Displayed):
 
     @property
     def measures(self) -> dict[str, str]:
-        """Texts by label: runtime, batches in flight, context of the chosen cut, and number of cuts."""
-        in_flight = self.instance.in_flight
+        """Texts by label: runtime, batches in flight, time and context of the chosen cut, and number of cuts."""
+        in_flight, time = self.instance.in_flight, figures(self.chosen.cost, self.instance.time_unit)
         return {
             "runtime": self.runtime,
             **({} if in_flight is None else {"batches in flight": str(in_flight)}),
+            **({} if self.chosen is self.points[0] else {f"{self.instance.cost_name} of the chosen cut": time}),
             "context": figures(self.chosen.usable_context, "tokens"),
             "cuts": str(len(self.points)),
         }
@@ -75,11 +76,12 @@ class Front(Displayed):
         return self.instance.label
 
     def _facts(self) -> Mapping[str, str]:
-        return {"bottleneck": figures(self.bottleneck, self.instance.time_unit), **self.measures}
+        return {self.instance.cost_name: figures(self.cost, self.instance.time_unit), **self.measures}
 
     def _rows(self) -> Rows | None:
-        rows = [[figures(point.cost), figures(point.usable_context)] for point in self.points]
-        return (f"time a batch [{self.instance.time_unit}]", "context [tokens]"), rows
+        rows = [[figures(it) for it in (point.cost, point.usable_context, point.capacity)] for point in self.points]
+        header = (f"{self.instance.cost_name} [{self.instance.time_unit}]", "context [tokens]", "has room for [tokens]")
+        return header, rows
 
 
 def front_document(front: Front) -> dict[str, Any]:

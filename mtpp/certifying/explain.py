@@ -194,7 +194,7 @@ def explain_front(result: Result[ServingInstance, Front], front: Front) -> Itera
     point, partition, unit = front.chosen, front.partition, front.instance.time_unit
     yield (
         f"No cut is faster than {time_in_words(front.cost, unit)} a batch, and none of {len(front.points)} is beaten "
-        "in both speed and context."
+        "in both speed and the context that it has room for."
     )
     costs = partition.block_costs
     b = int(costs.argmax())

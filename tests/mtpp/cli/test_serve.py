@@ -12,9 +12,10 @@ from command_line import assert_impossible, assert_misuse, mtpp
 from runtime_readers import READERS
 from transformers_configurations import written
 
+from instances.graph.display import figures
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_front import Front
-from mtpp import read, report
+from mtpp import read, report, serve
 from mtpp.plots.partitions import plot_front
 
 GPT2 = "gpt2 -k 3 --dim phase=decode --dim batch=32"
@@ -288,6 +289,24 @@ def test_settings_hold_no_more_tokens_than_the_model_takes(
     text = Path("front.json").read_text().replace("--max-model-len 512", "--max-model-len 513")
     Path("front.json").write_text(text)
     assert mtpp("verify front.json") == 1
+
+
+def test_bug_cuts_of_one_context_looked_alike() -> None:
+    """Python showed the context that the model takes of each, the time of the fastest cut beside the context of the
+    chosen one, and nothing of the question."""
+    result = serve("gpt2", devices="2xL4", first="capacity")
+    front = result.answer
+    assert isinstance(front, Front)
+    assert {point.usable_context for point in front.points} == {1024}
+    fastest, chosen = figures(front.cost, "s"), figures(front.chosen.cost, "s")
+    for shown in (front, result):
+        assert f"time a batch {fastest}, runtime vllm, batches in flight 2, " in repr(shown)
+        assert f", time a batch of the chosen cut {chosen}, context 1024 tokens" in repr(shown)
+    for point in front.points:
+        assert f"<td>1024</td><td>{figures(point.capacity)}</td>" in front._repr_html_()
+    facts = "layers 14, stages 2, batch 1, batches in flight 2, context 128 tokens"
+    assert repr(result.instance) == f"<ServingInstance 'gpt2, k = 2': {facts}>"
+    assert result.notes[-1] in result._repr_html_()
 
 
 def test_architectures_take_as_many_tokens_as_their_papers_say(capsys: pytest.CaptureFixture[str]) -> None:
