@@ -94,8 +94,10 @@ class Displayed:
         """HTML of a table for notebooks, with at most 20 rows of parts."""
         name = type(self).__name__
         title = f"{name} {_short(self._title())}".rstrip()
-        items = self._facts().items()
-        facts = "".join(f"<tr><th>{_cell(it)}</th><td>{_cell(text, _LONGEST_TEXT)}</td></tr>" for it, text in items)
+        facts = "".join(
+            f"<tr><th>{_cell(label)}</th><td>{_cell(text, _LONGEST_TEXT)}</td></tr>"
+            for label, text in self._facts().items()
+        )
         facts_table = f"<table><caption>{_cell(title)}</caption>{facts}</table>"
         parts = self._rows()
         if parts is None:

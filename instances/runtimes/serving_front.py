@@ -79,7 +79,7 @@ class Front(Displayed):
         return {self.instance.cost_name: figures(self.cost, self.instance.time_unit), **self.measures}
 
     def _rows(self) -> Rows | None:
-        rows = [[figures(it) for it in (point.cost, point.usable_context, point.capacity)] for point in self.points]
+        rows = [list(map(figures, (point.cost, point.usable_context, point.capacity))) for point in self.points]
         header = (f"{self.instance.cost_name} [{self.instance.time_unit}]", "context [tokens]", "has room for [tokens]")
         return header, rows
 

@@ -35,17 +35,7 @@ from instances.system.processes import module_beside, processors, terminate_as_i
 from mtpp.cli import options
 from mtpp.cli.certify import bound, certify, partition
 from mtpp.cli.command import command, complain
-from mtpp.cli.exit_codes import (
-    DONE,
-    FALSE,
-    IMPOSSIBLE,
-    INTERRUPTED,
-    MEANINGS,
-    NO_SOLVER,
-    NOTHING,
-    UNCHECKED,
-    WRONG,
-)
+from mtpp.cli.exit_codes import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, UNCHECKED, WRONG
 from mtpp.cli.options import LISTINGS, option_of, spelled
 from mtpp.cli.placement import flow, place, serve
 from mtpp.cli.plan import plan, train
@@ -173,7 +163,7 @@ class _Verbs(TyperGroup):
         verb: Any = super().get_command(ctx, cmd_name) or _registered(cmd_name)
         if verb is not None:
             _without_types(verb.params)
-            verb.parse_args = partial(_parse, verb)
+            verb.make_parser = partial(_parser, verb)
         return verb
 
     def get_params(self, ctx: Any) -> Any:
@@ -192,13 +182,21 @@ class _Verbs(TyperGroup):
         return [*names, *sorted({entry.name for entry in entry_points(group=_GROUP)} - {*names})]
 
 
-def _parse(verb: Any, context: Any, words: list[str]) -> list[str]:
-    """Parse the words behind a verb; an option that takes one value is refused twice, as the last would hide others."""
-    for option, count in Counter(verb.make_parser(context).parse_args(args=list(words))[2]).items():
-        if count > 1 and option.param_type_name == "option" and not (option.multiple or option.is_flag):
-            raise InputError(f"{option.opts[0]} is given {count} times; give it once.")
-    parsed: list[str] = type(verb).parse_args(verb, context, words)
-    return parsed
+def _parser(verb: Any, context: Any) -> Any:
+    """The parser of a verb; an option that takes one value is refused twice, as the last would hide the others."""
+    parser = type(verb).make_parser(verb, context)
+    parse = parser.parse_args
+
+    def parse_once(args: list[str]) -> Any:
+        values, rest, order = parse(args=args)
+        for option, count in Counter(order).items():
+            if count > 1 and option.param_type_name == "option" and not (option.multiple or option.is_flag):
+                raise InputError(f"{option.opts[0]} is given {count} times; give it once.")
+        return values, rest, order
+
+    if not context.resilient_parsing:  # a shell that completes wants no refusal
+        parser.parse_args = parse_once
+    return parser
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:

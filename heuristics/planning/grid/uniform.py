@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -41,27 +42,11 @@ def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) ->
     """The plan in each order of assigning devices (`PLACINGS`) that the runtime has; empty if it does not fit."""
     plans, setting = list[GridPlan](), sketch.setting
     single = setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 or runtime not in _WITH_BOTH
+    stages = setting.micro_batch, setting.pipelines, sketch.cuts, sketch.tensor, sketch.modes
+    others = setting.context, setting.expert, setting.zero
     for placing in PLACINGS[: 1 if single else 2]:
-        try:
-            plan = (
-                plans[0].placed(placing)
-                if plans
-                else GridPlan(
-                    question,
-                    setting.micro_batch,
-                    setting.pipelines,
-                    sketch.cuts,
-                    sketch.tensor,
-                    sketch.modes,
-                    setting.context,
-                    setting.expert,
-                    setting.zero,
-                    placing,
-                )
-            )
-        except InputError:
-            continue
-        plans.append(plan)
+        with suppress(InputError):
+            plans.append(plans[0].placed(placing) if plans else GridPlan(question, *stages, *others, placing))
     return plans
 
 

@@ -179,7 +179,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [(["mtpp", "par"], "partition"), (["mtpp", "explain", "--time-l"], "--time-limit")],
+    [
+        (["mtpp", "par"], "partition"),
+        (["mtpp", "explain", "--time-l"], "--time-limit"),
+        (["mtpp", "explain", "--solver", "a", "--solver", "b", "--time-l"], "--time-limit"),  # was refused
+    ],
 )
 def test_the_shell_completes_words(words: list[str], expected: str) -> None:
     """Verbs and options, without the heavy packages."""
